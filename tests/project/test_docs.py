@@ -80,6 +80,30 @@ def test_every_file_that_a_maintainer_is_sent_to_exists(page: str) -> None:
     assert [name for name, each in patterns.items() if not any(any(root.glob(each)) for root in roots)] == []
 
 
+PLACE_OF_EXAMPLE = re.compile(
+    r'SUSPECTED_METRIC|INDICATORS\["suspected"\]|_events\("suspected"\)|limits\.suspected|"suspected": (?:Indicator|_)'
+)
+"""Code about the metric that the recipe has as its example, its indicator or its limit."""
+
+
+def test_a_metric_with_its_panel_and_its_alert_takes_six_files() -> None:
+    """One for each step of the recipe, which has its example there; the others are the exceptions that it lists."""
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    recipe = page.partition("## Recipe: a metric with its panel and its alert\n")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\d\. \*\*\w.*?(?=^\d\. |\n\n)", recipe, re.MULTILINE | re.DOTALL)
+    edited = [FILE_NAME.findall(step)[0] for step in steps]
+    assert "suspected" in recipe
+    assert 5 <= len(edited) <= 6, edited
+    roots = (REPOSITORY, REPOSITORY / "src/endturn")
+    files = [root / name for name in edited for root in roots if (root / name).is_file()]
+    assert len(set(files)) == len(edited), edited
+    assert [file.name for file in files if "suspected" not in file.read_text().lower()] == []
+    exceptions = {*FILE_NAME.findall(recipe.partition("one file more")[2])}
+    source = REPOSITORY / "src/endturn"
+    places = {path for path in source.rglob("*.py") if PLACE_OF_EXAMPLE.search(path.read_text())}
+    assert {path.relative_to(source).as_posix() for path in places - {*files}} <= exceptions
+
+
 LINK = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 """A link to an anchor: the file, "" where it is the same, and the anchor."""
 

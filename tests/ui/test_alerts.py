@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,18 @@ import pytest
 import yaml
 
 from endturn.generate.alerts import ALERTS
-from endturn.generate.alerts.conditions import Condition, PrometheusOnly, ShareAbove, alternatives, to_promql
+from endturn.generate.alerts.conditions import (
+    Condition,
+    CountAtLeast,
+    PrometheusOnly,
+    ShareAbove,
+    alternatives,
+    to_promql,
+)
 from endturn.generate.alerts.model import Alert, Firing, Quiet
 from endturn.generate.recorded_counts import recording_rules
-from endturn.telemetry import schema
-from endturn.ui.alerts import NUMBERS, PAGES as LINKED_PAGES, SETTINGS, SHARES, compare, evaluate
+from endturn.telemetry import Count, schema
+from endturn.ui.alerts import SETTINGS, compare, evaluate
 from endturn.ui.numbers import Numbers, Scope
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
@@ -126,7 +134,7 @@ def test_too_few_turns_are_a_state_of_their_own(page: Served) -> None:
         "Too few to tell : 10.0% of turns unfinished in 1 h (limit 7.2%) and 10.0% in 15 min, "
         "but only 4 unfinished turns (at least 10)."
     ) in answer.words
-    assert "None of 10 fires now. 2 are above the limit, but of too few turns to tell." in answer.words
+    assert f"None of {len(ON_PAGE)} fires now. 2 are above the limit, but of too few turns to tell." in answer.words
 
 
 def test_a_firing_alert_leads_to_its_turns(page: Served) -> None:
@@ -177,17 +185,33 @@ def test_old_numbers_are_no_data(page: Served) -> None:
     assert "Nothing arrived in the time that the conditions look back on" in answer.words
 
 
-def test_every_comparison_has_words_and_pages() -> None:
-    """An alert that is new on the page needs both."""
+def test_comparisons_of_the_same_counts_have_the_same_words() -> None:
+    """A share is "of …", and a number has a singular and a plural; two alerts name one count alike."""
+    words: dict[tuple[Count, Count | None], set[str | tuple[str, str]]] = {}
     for alert in ON_PAGE:
-        for group in alternatives(alert.condition(SETTINGS)):
-            for each in group:
-                if isinstance(each, ShareAbove):
-                    assert SHARES[each.part, each.total].startswith("of ")
-                else:
-                    assert len(set(NUMBERS[each.count, each.without])) == 2
-            first = group[0]
-            assert LINKED_PAGES[(first.part if isinstance(first, ShareAbove) else first.count).metric]
+        for each in itertools.chain(*alternatives(alert.condition(SETTINGS))):
+            if isinstance(each, ShareAbove):
+                assert each.phrase.startswith("of ")
+                words.setdefault((each.part, each.total), set()).add(each.phrase)
+            else:
+                assert len(set(each.noun)) == 2
+                words.setdefault((each.count, each.without), set()).add(each.noun)
+    assert [named for named in words.values() if len(named) > 1] == []
+
+
+def test_an_alert_about_any_metric_has_words_and_pages(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its declaration alone is enough for the local page."""
+    blocked = CountAtLeast(
+        count=Count(schema.BLOCKED), over=timedelta(minutes=30), number=2, noun=("blocked call", "blocked calls")
+    )
+    alert = replace(ON_PAGE[0], name="EndturnCallsBlocked", condition=lambda _: blocked)
+    monkeypatch.setattr("endturn.ui.alerts.ALERTS", (alert,))
+    write(page.store, point(schema.TURNS, 40, **OUTCOME))
+    write(page.store, point(schema.BLOCKED, 3, endturn_block_reason="truncated"))
+    answer = page.ask("/alerts")
+    assert classes(answer) == {"EndturnCallsBlocked": "firing"}
+    assert "3 blocked calls in 30 min (at least 2)" in answer.words
+    assert "The turns, worst first" in answer.words
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
@@ -221,6 +245,20 @@ NO, SOME, MOST = 0, 3, 17
 """Events in a hundred of one kind."""
 
 
+COUNTED = [
+    each.part if isinstance(each, ShareAbove) else each.count
+    for alert in ON_PAGE
+    for each in itertools.chain(*alternatives(alert.condition(SETTINGS)))
+]
+"""What the alerts of the page count."""
+
+
+def _series(counted: Count) -> str:
+    """A series of what is counted, by its name and labels."""
+    labels = ",".join(f'{attribute.label}="{min(values)}"' for attribute, values in counted.only)
+    return f"{counted.metric.prometheus}{{{labels}}}"
+
+
 @dataclass(frozen=True)
 class Situation:
     """A service: when it works, at how many turns a minute, and what becomes of a hundred of them."""
@@ -245,14 +283,13 @@ class Situation:
             'endturn_responses_total{endturn_stop_reason="max_tokens"}': self.continued + self.unfinished,
             'endturn_responses_total{endturn_stop_reason="end_turn"}': whole,
             'endturn_responses_total{endturn_stop_reason="error"}': 50,
-            "endturn_stop_reasons_unmapped_total{}": self.unfinished,
-            "endturn_truncations_suspected_total{}": self.continued,
             'endturn_tool_payload_repairs_total{endturn_repair_result="failed"}': self.unfinished,
             'endturn_tool_payload_repairs_total{endturn_repair_result="succeeded"}': self.continued,
-            'endturn_listener_failures_total{endturn_listener_name="Recorder"}': self.unfinished,
             'endturn_series_capped_total{endturn_series_capped_label="model"}': self.unfinished,
             'endturn_series_capped_total{endturn_series_capped_label="agent"}': NO,
         }
+        named = {series.partition("{")[0] for series in shares}
+        shares |= {_series(each): self.unfinished for each in COUNTED if each.metric.prometheus not in named}
         return {series: [number * share // 100 for number in passed] for series, share in shares.items()}
 
 

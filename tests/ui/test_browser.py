@@ -18,6 +18,7 @@ from endturn.ui import server
 from endturn.ui.rows import Batch
 from endturn.ui.store import Store
 from tests.ui.support import CUT, SECOND, TRUNCATED, Served, batch, point, said, span
+from tests.ui.test_alerts import ON_PAGE
 
 pytestmark = pytest.mark.browser
 
@@ -111,7 +112,7 @@ def test_everything_on_a_page_is_as_a_reload_would_show_it(page: Served, tab: Pa
         ("/?range=24h", "There are spans, but no metrics", "truncated turns was not continued"),
         ("/turns?range=24h", "A turn is what", "1–50 of"),
         ("/reasons", "No call|end turn", "In no table: odd"),
-        ("/alerts", "Nobody is told", "1 of 10 fires now"),
+        ("/alerts", "Nobody is told", f"1 of {len(ON_PAGE)} fires now"),
         ("/turns/t1", "40 tokens 4 times", "40 tokens 5 times"),
     ):
         tab.goto(f"{page.url}{path}")

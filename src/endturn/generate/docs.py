@@ -12,6 +12,8 @@ from endturn.continuation import machine
 from endturn.formats import FORMATS, dialect_in, format_of
 from endturn.frameworks import lookup
 from endturn.generate import cardinality, plan, recorded_counts
+from endturn.generate.alerts import ALERTS, turns
+from endturn.generate.alerts.model import AlertSettings
 from endturn.generate.config import AlertLimits, RuleConfig
 from endturn.generate.emitters import emitters_page
 from endturn.generate.queries import duration
@@ -43,6 +45,7 @@ def files(config: RuleConfig) -> dict[str, str]:
         "state-diagram": page("state-diagram", machine=machine),
         "stop-reasons": stop_reasons(),
         "runbooks/README": page("runbooks", alerts=[rules[0].alert for rules in rules_of.values()]),
+        "alerts": alerts(),
         "alert-configuration": configuration(),
         "emitters": emitters_page(),
         "configuration": settings_page(),
@@ -52,6 +55,12 @@ def files(config: RuleConfig) -> dict[str, str]:
         for name, rules in rules_of.items()
     }
     return {f"docs/{name}.md": text for name, text in pages.items()}
+
+
+def alerts() -> str:
+    """Return the page on the alerts, with the default limits."""
+    others = [alert for alert in ALERTS if alert not in turns.ALERTS]
+    return page("alerts", of_turns=turns.ALERTS, others=others, settings=AlertSettings())
 
 
 def configuration() -> str:

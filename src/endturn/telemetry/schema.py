@@ -6,8 +6,7 @@ Standard attributes are those of the OpenTelemetry GenAI semantic conventions
 (semantic-conventions-genai, read 2026-11). They are constants of this module, because
 OpenTelemetry's Python constants for GenAI are frozen and deprecated. endturn's own attributes start
 with `endturn.`. The attributes of requests and responses are declared in endturn.calls.facts, once
-for all signals. The descriptions of all others are in data/telemetry.tsv: each declaration here has
-a row there.
+for all signals.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from endturn.calls import (
     facts_in,
     members_of,
 )
-from endturn.vocabulary import StopReason, lines, shipped
+from endturn.vocabulary import StopReason
 
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"
 SCOPE: Final = "endturn"
@@ -123,40 +122,38 @@ class Span(NamedTuple):
     attributes: tuple[Attribute, ...]
 
 
-_texts: Final = {
-    (kind, name): texts
-    for _, (kind, name, *texts) in lines(shipped(), "telemetry.tsv", range(3, 6))
-}
-"""The rows of data/telemetry.tsv that no declaration has used yet."""
-
-
-def _take_texts(kind: str, name: str) -> list[str]:
-    if (kind, name) not in _texts:
-        raise KeyError(f"data/telemetry.tsv has no row for the {kind} {name}")
-    return _texts.pop((kind, name))
-
-
 def _attribute(
-    key: str, type_: Type, *examples: Example, values: Words = (), opt_in: bool = False
+    key: str, type_: Type, *examples: Example, brief: str, values: Words = (), opt_in: bool = False
 ) -> Attribute:
-    (brief,) = _take_texts("attribute", key)
     return Attribute(key, type_, brief, values, examples, opt_in)
 
 
 def _metric(
-    name: str, instrument: Instrument, unit: str, *attributes: Attribute, buckets: Bounds = ()
+    name: str,
+    instrument: Instrument,
+    unit: str,
+    *attributes: Attribute,
+    brief: str,
+    answers: str,
+    buckets: Bounds = (),
 ) -> Metric:
-    brief, answers = _take_texts("metric", name)
     return Metric(name, instrument, unit, brief, attributes, answers, buckets)
 
 
-def _event(name: str, severity: Level, *attributes: Attribute) -> LogEvent:
-    brief, body, *note = _take_texts("event", name)
-    return LogEvent(name, severity, brief, body, attributes, *note)
+def _event(
+    name: str,
+    severity: Level,
+    *attributes: Attribute,
+    brief: str,
+    body: str,
+    severity_note: str = "",
+) -> LogEvent:
+    return LogEvent(name, severity, brief, body, attributes, severity_note)
 
 
-def _span(name: str, kind: Literal["client", "internal"], *attributes: Attribute) -> Span:
-    (brief,) = _take_texts("span", name)
+def _span(
+    name: str, kind: Literal["client", "internal"], *attributes: Attribute, brief: str
+) -> Span:
     return Span(name, kind, brief, attributes)
 
 
@@ -196,77 +193,248 @@ OPERATION, PROVIDER = ENDPOINT["operation"], ENDPOINT["provider"]
 SERVER_ADDRESS, SERVER_PORT = SERVER = ENDPOINT["server_address"], ENDPOINT["server_port"]
 REQUEST_MODEL, REQUEST_MAX_TOKENS = REQUEST["model"], REQUEST["max_tokens"]
 RESPONSE_ID, RESPONSE_MODEL = RESPONSE["id"], RESPONSE["model"]
-FINISH_REASONS = _attribute("gen_ai.response.finish_reasons", "string[]", "length")
-RESPONSE_FIRST_CHUNK = _attribute("gen_ai.response.time_to_first_chunk", "double", 0.31)
+FINISH_REASONS = _attribute(
+    "gen_ai.response.finish_reasons",
+    "string[]",
+    "length",
+    brief=(
+        "One per choice, in the conventions' terms: stop, length, tool_call, content_filter, "
+        "compaction, error, else raw."
+    ),
+)
+RESPONSE_FIRST_CHUNK = _attribute(
+    "gen_ai.response.time_to_first_chunk",
+    "double",
+    0.31,
+    brief="Seconds to a stream's first chunk.",
+)
 USAGE: Final = _attributes(_USAGE)
 """The attributes of token usage, by the field of `Usage`."""
 INPUT_TOKENS, OUTPUT_TOKENS = USAGE["input_tokens"], USAGE["output_tokens"]
-TOKEN_TYPE = _attribute("gen_ai.token.type", "string", values=("input", "output"))
-TOKEN_MODALITY = _attribute("gen_ai.token.modality", "string", values=("unknown",))
-CONVERSATION = _attribute("gen_ai.conversation.id", "string")
-AGENT = _attribute("gen_ai.agent.name", "string", "support")
-TOOL_NAME = _attribute("gen_ai.tool.name", "string", "search")
-TOOL_CALL_ID = _attribute("gen_ai.tool.call.id", "string", "call_1")
-ERROR_TYPE = _attribute("error.type", "string", "429")
+TOKEN_TYPE = _attribute(
+    "gen_ai.token.type", "string", values=("input", "output"), brief="The type of the tokens."
+)
+TOKEN_MODALITY = _attribute(
+    "gen_ai.token.modality",
+    "string",
+    values=("unknown",),
+    brief="Token modality: text, audio, image.",
+)
+CONVERSATION = _attribute(
+    "gen_ai.conversation.id", "string", brief="The host's id of the conversation, never invented."
+)
+AGENT = _attribute(
+    "gen_ai.agent.name",
+    "string",
+    "support",
+    brief="The agent; on metrics off by default and capped at 10.",
+)
+TOOL_NAME = _attribute("gen_ai.tool.name", "string", "search", brief="The tool that was run.")
+TOOL_CALL_ID = _attribute(
+    "gen_ai.tool.call.id", "string", "call_1", brief="The id of the tool call."
+)
+ERROR_TYPE = _attribute(
+    "error.type",
+    "string",
+    "429",
+    brief="The HTTP status of the response, else the class of the error.",
+)
 
-SYSTEM_INSTRUCTIONS = _attribute("gen_ai.system_instructions", "string", opt_in=True)
-INPUT_MESSAGES = _attribute("gen_ai.input.messages", "string", opt_in=True)
-OUTPUT_MESSAGES = _attribute("gen_ai.output.messages", "string", opt_in=True)
-TOOL_DEFINITIONS = _attribute("gen_ai.tool.definitions", "string", opt_in=True)
+SYSTEM_INSTRUCTIONS = _attribute(
+    "gen_ai.system_instructions",
+    "string",
+    opt_in=True,
+    brief="The system prompt that is separate from the conversation: JSON; on the event a list.",
+)
+INPUT_MESSAGES = _attribute(
+    "gen_ai.input.messages",
+    "string",
+    opt_in=True,
+    brief="The messages of the request: JSON; on the event a list.",
+)
+OUTPUT_MESSAGES = _attribute(
+    "gen_ai.output.messages",
+    "string",
+    opt_in=True,
+    brief="The messages of the response, one for each choice: JSON; on the event a list.",
+)
+TOOL_DEFINITIONS = _attribute(
+    "gen_ai.tool.definitions",
+    "string",
+    opt_in=True,
+    brief="The tools that were offered: JSON; on the event a list.",
+)
 
 # --- Attributes of endturn ------------------------------------------------------------------------
 
 REASON, RAW, STOP_TRUNCATED, SUSPECTED = (
     STOP[name] for name in ("reason", "raw", "truncated", "suspected")
 )
-TURN_ID = _attribute("endturn.turn.id", "string", "9f2c4e0d11aa87b3")
-ITERATION = _attribute("endturn.turn.iteration", "int", 1)
-CONTINUATION_INDEX = _attribute("endturn.continuation.index", "int")
-COUNTED = _attribute("endturn.counted", "boolean")
-ATTRIBUTE_COUNT = _attribute("endturn.span.attribute_count", "int", 19)
-OUTCOME = _attribute("endturn.turn.outcome", "string", values=tuple(TurnOutcome))
-COMPLETE = _attribute("endturn.turn.complete", "boolean")
-TRUNCATED = _attribute("endturn.turn.truncated", "boolean", values=("true", "false"))
-CONTINUED = _attribute("endturn.turn.continued", "boolean", values=("true", "false"))
-ITERATIONS = _attribute("endturn.turn.iterations", "int", 2)
-CONTINUATIONS = _attribute("endturn.turn.continuations", "int", 1)
-TURN_REPAIRS = _attribute("endturn.turn.repairs", "int")
-ESTIMATED = _attribute("endturn.turn.estimated", "boolean")
-INFERRED = _attribute("endturn.turn.inferred", "boolean")
-TOOLS_UNANSWERED = _attribute("endturn.turn.tools_unanswered", "boolean")
-STRATEGY = _attribute("endturn.continuation.strategy", "string", values=tuple(Strategy))
-ATTEMPTS = _attribute("endturn.continuation.attempts", "int")
-ATTEMPTS_LEFT = _attribute("endturn.continuation.attempts_remaining", "int")
-TOKENS_LEFT = _attribute("endturn.continuation.tokens_remaining", "int")
-CHARS_LEFT = _attribute("endturn.continuation.chars_remaining", "int")
-TOKENS_SO_FAR = _attribute("endturn.continuation.output_tokens", "int")
-CHARS_SO_FAR = _attribute("endturn.continuation.output_chars", "int")
+TURN_ID = _attribute(
+    "endturn.turn.id", "string", "9f2c4e0d11aa87b3", brief="The turn that the call belongs to."
+)
+ITERATION = _attribute(
+    "endturn.turn.iteration", "int", 1, brief="Number of the call in the turn, from 1."
+)
+CONTINUATION_INDEX = _attribute(
+    "endturn.continuation.index",
+    "int",
+    brief="Number of this continuation in the turn, from 1; absent on other calls.",
+)
+COUNTED = _attribute(
+    "endturn.counted",
+    "boolean",
+    brief=(
+        "This process counted the response in its metrics: other counters of spans should skip it."
+    ),
+)
+ATTRIBUTE_COUNT = _attribute(
+    "endturn.span.attribute_count",
+    "int",
+    19,
+    brief=(
+        "Attributes that endturn wrote on a span of its own without message content, this one "
+        "included. A Collector searches a span for content if the number differs."
+    ),
+)
+OUTCOME = _attribute(
+    "endturn.turn.outcome", "string", values=tuple(TurnOutcome), brief="The outcome of the turn."
+)
+COMPLETE = _attribute("endturn.turn.complete", "boolean", brief="The turn's answer is complete.")
+TRUNCATED = _attribute(
+    "endturn.turn.truncated",
+    "boolean",
+    values=("true", "false"),
+    brief="At least one response of the turn was truncated.",
+)
+CONTINUED = _attribute(
+    "endturn.turn.continued",
+    "boolean",
+    values=("true", "false"),
+    brief="A continuation was requested.",
+)
+ITERATIONS = _attribute("endturn.turn.iterations", "int", 2, brief="Calls of the turn.")
+CONTINUATIONS = _attribute(
+    "endturn.turn.continuations",
+    "int",
+    1,
+    brief="Continuations of the turn, without repairs of truncated tool calls.",
+)
+TURN_REPAIRS = _attribute(
+    "endturn.turn.repairs",
+    "int",
+    brief="Calls of the turn that requested truncated tool calls again.",
+)
+ESTIMATED = _attribute(
+    "endturn.turn.estimated",
+    "boolean",
+    brief="A provider reported no token counts: figures are estimates. Set to true or absent.",
+)
+INFERRED = _attribute(
+    "endturn.turn.inferred",
+    "boolean",
+    brief="The turn was inferred from its calls, not declared. Set to true or absent.",
+)
+TOOLS_UNANSWERED = _attribute(
+    "endturn.turn.tools_unanswered",
+    "boolean",
+    brief=(
+        "The turn's last response requested tools, and no call sent their results in time. Set to "
+        "true or absent."
+    ),
+)
+STRATEGY = _attribute(
+    "endturn.continuation.strategy",
+    "string",
+    values=tuple(Strategy),
+    brief="The way in which the rest was requested.",
+)
+ATTEMPTS = _attribute(
+    "endturn.continuation.attempts", "int", brief="Continuations requested in the turn so far."
+)
+ATTEMPTS_LEFT = _attribute(
+    "endturn.continuation.attempts_remaining", "int", brief="Continuations still allowed."
+)
+TOKENS_LEFT = _attribute(
+    "endturn.continuation.tokens_remaining", "int", brief="Output tokens still allowed."
+)
+CHARS_LEFT = _attribute(
+    "endturn.continuation.chars_remaining", "int", brief="Characters still allowed."
+)
+TOKENS_SO_FAR = _attribute(
+    "endturn.continuation.output_tokens", "int", brief="Output tokens of the turn so far."
+)
+CHARS_SO_FAR = _attribute(
+    "endturn.continuation.output_chars", "int", brief="Characters of the turn's answer so far."
+)
 ISSUE = _attribute(
     "endturn.repair.issue", "string",
     values=("incomplete_json", "invalid_json", "schema_mismatch", "unverified_terminal",
             "suspected", "provider_rejected", "no_calls"),
+    brief="The problem with the tool payload.",
 )  # fmt: skip
-REPAIR_CALLS = _attribute("endturn.repair.calls", "int", 1)
-ATTEMPTED = _attribute("endturn.repair.attempted", "boolean")
-SUCCEEDED = _attribute("endturn.repair.succeeded", "boolean")
+REPAIR_CALLS = _attribute(
+    "endturn.repair.calls", "int", 1, brief="Number of tool calls in the payload."
+)
+ATTEMPTED = _attribute(
+    "endturn.repair.attempted", "boolean", brief="A complete payload was requested."
+)
+SUCCEEDED = _attribute(
+    "endturn.repair.succeeded", "boolean", brief="The complete payload arrived and passed the gate."
+)
 REPAIR_RESULT = _attribute(
-    "endturn.repair.result", "string", values=("succeeded", "failed", "not_attempted")
+    "endturn.repair.result",
+    "string",
+    values=("succeeded", "failed", "not_attempted"),
+    brief="The result of a repair.",
 )
 BLOCK_REASON = _attribute(
     "endturn.block.reason", "string",
     values=("truncated", "unverified_terminal", "suspected", "not_a_tool_call", "invalid_json",
             "schema_mismatch", "unknown_tool", "duplicate_id", "repair_failed", "repeated"),
+    brief="The reason for not running tool calls.",
 )  # fmt: skip
-BLOCKED_CALLS = _attribute("endturn.block.calls", "int", 1)
-BLOCKED_NAMES = _attribute("endturn.block.names", "string[]", "search", opt_in=True)
-SIGNAL = _attribute("endturn.termination.signal", "string", "finish_task")
-STATUS = _attribute("endturn.termination.status", "string", "done")
-MAX_ITERATIONS = _attribute("endturn.termination.max_iterations", "int")
-REQUIRES_REVIEW = _attribute("endturn.termination.requires_review", "boolean")
-CONTENT_CUT = _attribute("endturn.content.cut", "boolean", opt_in=True)
+BLOCKED_CALLS = _attribute(
+    "endturn.block.calls", "int", 1, brief="Number of tool calls that were not run."
+)
+BLOCKED_NAMES = _attribute(
+    "endturn.block.names", "string[]", "search", opt_in=True, brief="The names of their tools."
+)
+SIGNAL = _attribute(
+    "endturn.termination.signal", "string", "finish_task", brief="The signal that ended the turn."
+)
+STATUS = _attribute(
+    "endturn.termination.status", "string", "done", brief="The status in that signal."
+)
+MAX_ITERATIONS = _attribute(
+    "endturn.termination.max_iterations", "int", brief="The policy's limit of calls."
+)
+REQUIRES_REVIEW = _attribute(
+    "endturn.termination.requires_review", "boolean", brief="A person has to approve the result."
+)
+CONTENT_CUT = _attribute(
+    "endturn.content.cut",
+    "boolean",
+    opt_in=True,
+    brief="Some content is longer than the recorded part. Set to true or absent.",
+)
 _CAPPED: Final = ("provider", "model", "agent", "server_address", "error_type", "all")
-CAPPED = _attribute("endturn.series.capped_label", "string", values=_CAPPED)
-LISTENER = _attribute("endturn.listener.name", "string", "Recorder", *INTERNAL_STEPS)
+CAPPED = _attribute(
+    "endturn.series.capped_label",
+    "string",
+    values=_CAPPED,
+    brief="The label whose cap was reached; `all`: a metric had too many label sets.",
+)
+LISTENER = _attribute(
+    "endturn.listener.name",
+    "string",
+    "Recorder",
+    *INTERNAL_STEPS,
+    brief=(
+        "The listener that raised, or the internal step that failed (`other` for a step without a "
+        "name); `redact` for a host's redaction."
+    ),
+)
 
 CONTENT: Final = (
     SYSTEM_INSTRUCTIONS, INPUT_MESSAGES, OUTPUT_MESSAGES, TOOL_DEFINITIONS,
@@ -301,11 +469,43 @@ SECONDS: Final = (
 TOKENS: Final = tuple(4.0**n for n in range(14))
 """The bounds of the GenAI conventions for token usage, 1 … 67108864."""
 
-RESPONSES = _metric("endturn.responses", "counter", "{response}", *CALL, REASON)
-TURNS = _metric("endturn.turns", "counter", "{turn}", *TURN, TRUNCATED, CONTINUED, OUTCOME)
-TRUNCATION_EXITS = _metric("endturn.truncation.exits", "counter", "{turn}", *TURN, OUTCOME)
+RESPONSES = _metric(
+    "endturn.responses",
+    "counter",
+    "{response}",
+    *CALL,
+    REASON,
+    brief="Responses, by stop reason.",
+    answers="Why do models stop? The denominator of every response rate.",
+)
+TURNS = _metric(
+    "endturn.turns",
+    "counter",
+    "{turn}",
+    *TURN,
+    TRUNCATED,
+    CONTINUED,
+    OUTCOME,
+    brief="Turns, by outcome.",
+    answers="How do turns end? The denominator of every turn rate.",
+)
+TRUNCATION_EXITS = _metric(
+    "endturn.truncation.exits",
+    "counter",
+    "{turn}",
+    *TURN,
+    OUTCOME,
+    brief="Turns that ended with an unfinished truncated response.",
+    answers="How many users got a truncated answer?",
+)
 CONTINUATIONS_METRIC = _metric(
-    "endturn.continuations", "counter", "{continuation}", *CALL, STRATEGY
+    "endturn.continuations",
+    "counter",
+    "{continuation}",
+    *CALL,
+    STRATEGY,
+    brief="Continuations requested.",
+    answers="How often are answers continued, and with which strategy?",
 )
 TURN_CONTINUATIONS = _metric(
     "endturn.turn.continuations",
@@ -313,10 +513,14 @@ TURN_CONTINUATIONS = _metric(
     "{continuation}",
     *CALL,
     buckets=(0, 1, 2, 3, 4, 5, 8, 13),
+    brief="Continuations of one truncated turn, repairs of cut tool calls among them.",
+    answers="How many continuations does a turn take?",
 )
 TURN_DURATION = _metric(
     "endturn.turn.duration", "histogram", "s", *CALL, TRUNCATED, CONTINUED,
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 300, 1000),
+    brief="From a turn's first call to its end.",
+    answers="How long do users wait, and how much longer for continued turns?",
 )  # fmt: skip
 TURN_OUTPUT = _metric(
     "endturn.turn.output",
@@ -325,6 +529,8 @@ TURN_OUTPUT = _metric(
     *CALL,
     COMPLETE,
     buckets=tuple(2.0**n for n in range(6, 18)),
+    brief="Output tokens of a turn's longest answer: one response and its continuations.",
+    answers="How long are complete answers, and which max_tokens would have sufficed?",
 )
 BUDGET_USED = _metric(
     "endturn.output.budget_used",
@@ -332,30 +538,118 @@ BUDGET_USED = _metric(
     "1",
     *CALL,
     buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1),
+    brief="Output tokens divided by the request's maximum.",
+    answers="How close do answers come to the limit, before any is truncated?",
 )
 CONTINUATION_TOKENS = _metric(
-    "endturn.continuation.tokens", "counter", "{token}", *CALL, TOKEN_TYPE
+    "endturn.continuation.tokens",
+    "counter",
+    "{token}",
+    *CALL,
+    TOKEN_TYPE,
+    brief="Tokens of continuation calls.",
+    answers="What did continuations cost?",
 )
-CONTINUATION_COST = _metric("endturn.continuation.cost", "counter", "{USD}", *CALL)
-REPAIRS = _metric("endturn.tool_payload.repairs", "counter", "{repair}", *CALL, REPAIR_RESULT)
-BLOCKED = _metric("endturn.tool_calls.blocked", "counter", "{tool_call}", *CALL, BLOCK_REASON)
-SUSPECTED_METRIC = _metric("endturn.truncations.suspected", "counter", "{response}", *CALL)
-UNMAPPED = _metric("endturn.stop_reasons.unmapped", "counter", "{response}", *CALL)
+CONTINUATION_COST = _metric(
+    "endturn.continuation.cost",
+    "counter",
+    "{USD}",
+    *CALL,
+    brief="Money spent on continuation calls, if prices are set.",
+    answers="What did continuations cost in money?",
+)
+REPAIRS = _metric(
+    "endturn.tool_payload.repairs",
+    "counter",
+    "{repair}",
+    *CALL,
+    REPAIR_RESULT,
+    brief="Truncated or unverified tool payloads.",
+    answers="How often is a tool payload truncated, and does a repair help?",
+)
+BLOCKED = _metric(
+    "endturn.tool_calls.blocked",
+    "counter",
+    "{tool_call}",
+    *CALL,
+    BLOCK_REASON,
+    brief="Tool calls that were not run.",
+    answers="Which tool calls did the gate block?",
+)
+SUSPECTED_METRIC = _metric(
+    "endturn.truncations.suspected",
+    "counter",
+    "{response}",
+    *CALL,
+    brief="Responses with a normal stop that used the entire token limit.",
+    answers="Which emitters and servers hide a truncation?",
+)
+UNMAPPED = _metric(
+    "endturn.stop_reasons.unmapped",
+    "counter",
+    "{response}",
+    *CALL,
+    brief="Responses whose stop reason is in no table.",
+    answers="Has a provider's vocabulary drifted?",
+)
 OF_SPANS: Final = (RESPONSES, SUSPECTED_METRIC, UNMAPPED)
 """The metrics that the Collector derives from spans that no endturn library has counted."""
-SERIES_CAPPED = _metric("endturn.series.capped", "counter", "{measurement}", CAPPED)
-LISTENER_FAILURES = _metric("endturn.listener.failures", "counter", "{failure}", LISTENER)
+SERIES_CAPPED = _metric(
+    "endturn.series.capped",
+    "counter",
+    "{measurement}",
+    CAPPED,
+    brief="Measurements whose label was replaced by `other`.",
+    answers="Is a label's cap too low, or a model name unbounded?",
+)
+LISTENER_FAILURES = _metric(
+    "endturn.listener.failures",
+    "counter",
+    "{failure}",
+    LISTENER,
+    brief="Records that were lost because recording failed; the call was not affected.",
+    answers="Is endturn itself failing?",
+)
 OPERATION_DURATION = _metric(
-    "gen_ai.client.operation.duration", "histogram", "s", *OPERATIONS, ERROR_TYPE, buckets=SECONDS
+    "gen_ai.client.operation.duration",
+    "histogram",
+    "s",
+    *OPERATIONS,
+    ERROR_TYPE,
+    buckets=SECONDS,
+    brief="Duration of a call to a provider.",
+    answers="How long does one call take?",
 )
 TOKEN_USAGE = _metric(
-    "gen_ai.client.token.usage", "histogram", "{token}", *OPERATIONS, TOKEN_TYPE, buckets=TOKENS
+    "gen_ai.client.token.usage",
+    "histogram",
+    "{token}",
+    *OPERATIONS,
+    TOKEN_TYPE,
+    buckets=TOKENS,
+    brief="Tokens of a call.",
+    answers="How many tokens does one call take?",
 )
 FIRST_CHUNK = _metric(
-    "gen_ai.client.operation.time_to_first_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS
+    "gen_ai.client.operation.time_to_first_chunk",
+    "histogram",
+    "s",
+    *OPERATIONS,
+    buckets=SECONDS,
+    brief="Time to a stream's first chunk.",
+    answers="How long until the first output?",
 )
 OUTPUT_CHUNK = _metric(
-    "gen_ai.client.operation.time_per_output_chunk", "histogram", "s", *OPERATIONS, buckets=SECONDS
+    "gen_ai.client.operation.time_per_output_chunk",
+    "histogram",
+    "s",
+    *OPERATIONS,
+    buckets=SECONDS,
+    brief=(
+        "Time from one chunk of a stream to the next. A stream of more than 8 chunks records 4 to "
+        "7 of these times, evenly spread."
+    ),
+    answers="Does the answer flow, or stall?",
 )
 
 LATER: Final = "gen_ai.client.inference"
@@ -363,17 +657,33 @@ LATER: Final = "gen_ai.client.inference"
 INFERENCE_DURATION = OPERATION_DURATION._replace(name=f"{LATER}.duration")
 INFERENCE_FIRST_CHUNK = FIRST_CHUNK._replace(name=f"{LATER}.time_to_first_chunk")
 INFERENCE_OUTPUT_CHUNK = OUTPUT_CHUNK._replace(name=f"{LATER}.time_per_output_chunk")
-INFERENCE_INPUT, INFERENCE_OUTPUT = (
-    _metric(
-        f"{LATER}.operation.{field}",
-        "histogram",
-        "{token}",
-        *OPERATIONS,
-        ERROR_TYPE,
-        buckets=TOKENS,
-    )
-    for field in ("input_tokens", "output_tokens")
+INFERENCE_INPUT = _metric(
+    f"{LATER}.operation.input_tokens",
+    "histogram",
+    "{token}",
+    *OPERATIONS,
+    ERROR_TYPE,
+    brief="Tokens of a call's prompt; 0 if the provider reported none.",
+    answers="How long are prompts?",
+    buckets=TOKENS,
 )
+INFERENCE_OUTPUT = _metric(
+    f"{LATER}.operation.output_tokens",
+    "histogram",
+    "{token}",
+    *OPERATIONS,
+    ERROR_TYPE,
+    brief="Tokens that a call generated; 0 if the provider reported none.",
+    answers="How long are answers?",
+    buckets=TOKENS,
+)
+_USAGE_BRIEFS: Final = {
+    "input_tokens": "Tokens of prompts, cached ones included.",
+    "output_tokens": "Tokens generated, reasoning included.",
+    "cache_read_tokens": "Prompt tokens read from a cache.",
+    "cache_write_tokens": "Prompt tokens written to a cache.",
+    "reasoning_tokens": "Generated tokens that were reasoning.",
+}
 INFERENCE_USAGE: Final = {
     field: _metric(
         f"{LATER}.{attribute.key.removeprefix('gen_ai.')}",
@@ -381,6 +691,8 @@ INFERENCE_USAGE: Final = {
         "{token}",
         *OPERATIONS,
         TOKEN_MODALITY,
+        brief=_USAGE_BRIEFS[field],
+        answers="How many tokens are used?",
     )
     for field, attribute in USAGE.items()
 }
@@ -449,17 +761,46 @@ STOP_REASON_OBSERVED = _event(
     *_on(On.STOP, _RESPONSE),
     TURN_ID,
     ITERATION,
+    brief="A response arrived, with its stop reason.",
+    body="%(gen_ai.request.model)s stopped: %(endturn.stop.reason)s (%(endturn.stop.raw)s)",
+    severity_note="WARN when it was truncated",
 )
 CONTINUATION_ATTEMPT = _event(
     "endturn.continuation_attempt", "info", *CALL, TURN_ID, CONTINUATION_INDEX, STRATEGY,
     TOKENS_SO_FAR, CHARS_SO_FAR, ATTEMPTS_LEFT, TOKENS_LEFT, CHARS_LEFT, ESTIMATED,
+    brief="A continuation of a truncated answer is about to be requested.",
+    body=(
+        "%(gen_ai.request.model)s is asked for the rest: continuation "
+        "%(endturn.continuation.index)s, %(endturn.continuation.strategy)s"
+    ),
 )  # fmt: skip
 CONTINUATION_TERMINATED = _event(
     "endturn.continuation_terminated", "warn", *CALL, TURN_ID, OUTCOME, COMPLETE, ATTEMPTS,
     TURN_REPAIRS, TOKENS_SO_FAR, CHARS_SO_FAR, ESTIMATED, TOOLS_UNANSWERED,
+    brief="A truncated turn ended.",
+    body=(
+        "truncated turn of %(gen_ai.request.model)s ended: %(endturn.turn.outcome)s; "
+        "continuations: %(endturn.continuation.attempts)s, repairs: %(endturn.turn.repairs)s"
+    ),
+    severity_note=(
+        "INFO when the answer is complete, or continuing is not allowed; ERROR on the four budgets "
+        "and `retry_limit`, else WARN"
+    ),
 )  # fmt: skip
 TOOL_PAYLOAD_REPAIR = _event(
-    "endturn.tool_payload_repair", "warn", *CALL, TURN_ID, ISSUE, REPAIR_CALLS, ATTEMPTED, SUCCEEDED
+    "endturn.tool_payload_repair",
+    "warn",
+    *CALL,
+    TURN_ID,
+    ISSUE,
+    REPAIR_CALLS,
+    ATTEMPTED,
+    SUCCEEDED,
+    brief="A tool payload was truncated or could not be verified.",
+    body=(
+        "tool payload of %(gen_ai.request.model)s: %(endturn.repair.issue)s; repaired: "
+        "%(endturn.repair.succeeded)s"
+    ),
 )
 TOOL_DISPATCH_BLOCKED = _event(
     "endturn.tool_dispatch_blocked",
@@ -469,8 +810,20 @@ TOOL_DISPATCH_BLOCKED = _event(
     BLOCK_REASON,
     BLOCKED_CALLS,
     BLOCKED_NAMES,
+    brief="Tool calls were not run.",
+    body=(
+        "tool calls of %(gen_ai.request.model)s that were not run: %(endturn.block.calls)s "
+        "(%(endturn.block.reason)s)"
+    ),
 )
-STOP_REASON_UNMAPPED = _event("endturn.stop_reason_unmapped", "warn", *CALL, RAW)
+STOP_REASON_UNMAPPED = _event(
+    "endturn.stop_reason_unmapped",
+    "warn",
+    *CALL,
+    RAW,
+    brief="A stop reason is in no table; reported once per provider, model and value.",
+    body="%(gen_ai.provider.name)s sent the stop reason %(endturn.stop.raw)s, which is in no table",
+)
 TERMINATION_SIGNAL = _event(
     "endturn.termination_signal",
     "info",
@@ -480,9 +833,19 @@ TERMINATION_SIGNAL = _event(
     ITERATION,
     MAX_ITERATIONS,
     REQUIRES_REVIEW,
+    brief="The model ended its turn on purpose, or the guard decided that it did.",
+    body="the turn was ended by %(endturn.termination.signal)s: %(endturn.termination.status)s",
 )
 INFERENCE_DETAILS = _event(
-    "gen_ai.client.inference.operation.details", "info", *INFERENCE, *CONTENT
+    "gen_ai.client.inference.operation.details",
+    "info",
+    *INFERENCE,
+    *CONTENT,
+    brief=(
+        "A call to a provider, with its content. An event of the conventions; recorded only if the "
+        "host enables it."
+    ),
+    body="call to %(gen_ai.request.model)s",
 )
 
 EVENTS: Final = _declared(LogEvent)
@@ -492,12 +855,23 @@ EVENTS: Final = _declared(LogEvent)
 CHAT_SPAN = _span(
     "{gen_ai.operation.name} {gen_ai.request.model}", "client",
     *INFERENCE, COUNTED, ATTRIBUTE_COUNT, *CONTENT,
+    brief=(
+        "One attempt to call a provider: an HTTP request and its response. If another "
+        "instrumentation makes this span, endturn writes to it. The span of a continuation is "
+        "linked to that of the call that it continues. The first span of a sub-agent that runs in "
+        "the span of a tool call (`gen_ai.tool.call.id`) is linked to that of the call that "
+        "requested the tool, with its `endturn.turn.id`."
+    ),
 )  # fmt: skip
 TURN_SPAN = _span(
     "invoke_agent {gen_ai.agent.name}", "internal",
     OPERATION, *TURN, CONVERSATION, TURN_ID, OUTCOME, COMPLETE, TRUNCATED, CONTINUED,
     ITERATIONS, CONTINUATIONS, TURN_REPAIRS, INFERRED, INPUT_TOKENS, OUTPUT_TOKENS, ESTIMATED,
     ERROR_TYPE, ATTRIBUTE_COUNT,
+    brief=(
+        "One declared turn: from the user's input to the answer, with the tokens of all its calls. "
+        "An agent's span of another instrumentation gets endturn's attributes instead."
+    ),
 )  # fmt: skip
 TOOL_SPAN = _span(
     "execute_tool {gen_ai.tool.name}",
@@ -508,12 +882,10 @@ TOOL_SPAN = _span(
     TURN_ID,
     ERROR_TYPE,
     ATTRIBUTE_COUNT,
+    brief="One tool call that passed the gate and was run.",
 )
 
 SPANS: Final = _declared(Span)
-
-if _texts:
-    raise KeyError("telemetry.tsv has rows that schema.py does not declare", *_texts)
 
 _SIGNALS: Final[tuple[Span | LogEvent | Metric, ...]] = (*SPANS, *EVENTS, *METRICS)
 

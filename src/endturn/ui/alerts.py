@@ -26,10 +26,6 @@ from endturn.generate import (
     to_promql,
 )
 from endturn.telemetry import (
-    INDICATORS,
-    TRUNCATED_TURNS,
-    TURNS,
-    UNFINISHED_TURNS,
     Count,
     Metric,
     schema,
@@ -302,37 +298,6 @@ def _is_number(condition: ShareAbove | CountAtLeast) -> bool:
 
 # --- In words -------------------------------------------------------------------------------------
 
-_TRUNCATION: Final = INDICATORS["truncation"]
-_REPAIR_FAILURE: Final = INDICATORS["repair_failure"]
-SHARES: Final[Mapping[tuple[Count, Count | None], str]] = {
-    (UNFINISHED_TURNS, TURNS): "of turns unfinished",
-    (UNFINISHED_TURNS, TRUNCATED_TURNS): "of truncated turns unfinished",
-    (_TRUNCATION.count, _TRUNCATION.denominator): "of responses truncated",
-    (_REPAIR_FAILURE.count, _REPAIR_FAILURE.denominator): "of tool call repairs failed",
-}
-"""The words after the percentage of a share."""
-NUMBERS: Final[Mapping[tuple[Count, Count | None], tuple[str, str]]] = {
-    (UNFINISHED_TURNS, None): ("unfinished turn", "unfinished turns"),
-    (TRUNCATED_TURNS, UNFINISHED_TURNS): ("finished truncated turn", "finished truncated turns"),
-    (_TRUNCATION.count, None): ("truncated response", "truncated responses"),
-    (_REPAIR_FAILURE.count, None): ("failed repair", "failed repairs"),
-    (INDICATORS["given_up"].count, None): (
-        "turn at a limit of its policy",
-        "turns at a limit of their policy",
-    ),
-    (INDICATORS["unknown"].count, None): (
-        "response with an unknown stop reason",
-        "responses with an unknown stop reason",
-    ),
-    (INDICATORS["suspected"].count, None): ("suspected truncation", "suspected truncations"),
-    (INDICATORS["recording_failures"].count, None): ("lost record", "lost records"),
-    (INDICATORS["capped"].count, None): (
-        "measurement recorded as other",
-        "measurements recorded as other",
-    ),
-}
-"""The noun of a number: singular, plural."""
-
 
 def _window(length: timedelta) -> str:
     minutes = int(length / timedelta(minutes=1))
@@ -356,11 +321,11 @@ def _text(comparison: Comparison, before: Sequence[Comparison], labels: Labels) 
                 return f"none in {comparison.window}"
             if any(other.share == condition.share for other in same):
                 return f"{share(value)} in {comparison.window}"
-            of = f"{share(value)} {SHARES[part, total]} in {comparison.window}"
+            of = f"{share(value)} {condition.phrase} in {comparison.window}"
             return f"{of} (limit {share(comparison.limit)})"
         case CountAtLeast():
             number = value or 0.0
-            one, several = NUMBERS[condition.count, condition.without]
+            one, several = condition.noun
             noun = one if number == 1 else several
             within = (
                 ""
@@ -400,7 +365,7 @@ _REASON_PAGES: Final[Sequence[Link]] = (
     ("Stop reasons and their numbers", "/reasons", {}),
     ("Who is cut off, and at which limit", "/", {}),
 )
-PAGES: Final[Mapping[Metric, Sequence[Link]]] = {
+_PAGES: Final[Mapping[Metric, Sequence[Link]]] = {
     schema.TRUNCATION_EXITS: _UNFINISHED_PAGES,
     schema.RESPONSES: _REASON_PAGES,
     schema.UNMAPPED: _REASON_PAGES[:1],
@@ -408,11 +373,12 @@ PAGES: Final[Mapping[Metric, Sequence[Link]]] = {
         ("The turns", "/turns", {}),
         ("Stop reasons and their numbers", "/reasons", {}),
     ),
-    schema.REPAIRS: (("The turns, worst first", "/turns", {"sort": "worst"}),),
     schema.LISTENER_FAILURES: (("The numbers as a table", "/export/numbers.csv", {}),),
     schema.SERIES_CAPPED: (("The numbers as a table", "/export/numbers.csv", {}),),
 }
 """Pages to look at, by the metric of an alert's first comparison: name, path, parameters."""
+_OTHER_PAGES: Final[Sequence[Link]] = (("The turns, worst first", "/turns", {"sort": "worst"}),)
+"""Pages to look at for an alert about any other metric."""
 
 
 def _links(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[tuple[str, str], ...]:
@@ -421,7 +387,8 @@ def _links(groups: Sequence[Sequence[Comparison]], view: View) -> tuple[tuple[st
     condition = groups[0][0].condition
     counted = condition.part if isinstance(condition, ShareAbove) else condition.count
     return tuple(
-        (name, view.link(path, **parameters)) for name, path, parameters in PAGES[counted.metric]
+        (name, view.link(path, **parameters))
+        for name, path, parameters in _PAGES.get(counted.metric, _OTHER_PAGES)
     )
 
 
@@ -474,7 +441,7 @@ def _turns_link(view: View, comparison: Comparison, labels: Labels) -> str:
         name for name, seconds in RANGES.items() if seconds >= condition.over.total_seconds()
     )
     count = condition.part if isinstance(condition, ShareAbove) else condition.count
-    state = "unfinished" if count.metric == UNFINISHED_TURNS.metric else ""
+    state = "unfinished" if count.metric == schema.TRUNCATION_EXITS else ""
     columns = (SERVICE if label == JOB else label for label in condition.by)
     of = dict(zip(columns, labels, strict=True))
     chosen = {name: of[label] for name, label in FILTER_LABELS.items() if label in of}

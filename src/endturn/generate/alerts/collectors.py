@@ -74,6 +74,11 @@ COLLECTORS_DOWN: Final = Alert(
         "export. After a gap of more than 15 minutes its events are missing from the recorded "
         "counts, and no alert includes them."
     ),
+    fires_when=lambda _: (
+        "fewer than half of a cluster's Collectors answer their scrape, or those that were "
+        "scraped within the last day are scraped no more, so no other alert can page. Without "
+        "a Collector it is quiet"
+    ),
     runbook=Runbook(
         meaning=(
             "Most Collectors of a cluster are down, or Prometheus cannot reach their port 8888."
@@ -238,6 +243,9 @@ COLLECTOR_DOWN: Final = Alert(
     description=lambda _: (
         "One of several Collectors does not answer Prometheus, or was scraped within the last "
         "hour and no longer is: its pod or machine is gone. Others answer."
+    ),
+    fires_when=lambda _: (
+        "one of several Collectors does not answer, or was scraped within the last hour and is gone"
     ),
     runbook=Runbook(
         meaning=(

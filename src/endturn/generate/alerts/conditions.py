@@ -17,22 +17,32 @@ from endturn.telemetry import Count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAbove:
-    """`part` / `total` over a window exceeds a share, for each combination of the labels `by`."""
+    """`part` / `total` over a window exceeds a share, for each combination of the labels `by`.
+
+    Attributes:
+        phrase: The words after the percentage, as in "of responses truncated".
+    """
 
     part: Count
     total: Count
     over: timedelta
     share: float
+    phrase: str
     by: Labels = SERVICE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountAtLeast:
-    """A window has at least a number of events of `count`, less those of `without`."""
+    """A window has at least a number of events of `count`, less those of `without`.
+
+    Attributes:
+        noun: What is counted: singular, plural.
+    """
 
     count: Count
     over: timedelta
     number: int
+    noun: tuple[str, str]
     without: Count | None = None
     by: Labels = SERVICE
 

@@ -28,8 +28,12 @@ HALF_AN_HOUR: Final = timedelta(minutes=30)
 
 
 def _continuations_exhausted(settings: AlertSettings) -> Condition:
-    number = settings.limits.exhausted
-    return CountAtLeast(count=INDICATORS["given_up"].count, over=HALF_AN_HOUR, number=number)
+    return CountAtLeast(
+        count=INDICATORS["given_up"].count,
+        over=HALF_AN_HOUR,
+        number=settings.limits.exhausted,
+        noun=("turn at a limit of its policy", "turns at a limit of their policy"),
+    )
 
 
 def _repairs_failing(settings: AlertSettings) -> Condition:
@@ -40,8 +44,14 @@ def _repairs_failing(settings: AlertSettings) -> Condition:
             total=denominator(repairs),
             over=HALF_AN_HOUR,
             share=limits.repair_failure,
+            phrase="of tool call repairs failed",
         ),
-        CountAtLeast(count=repairs.count, over=HALF_AN_HOUR, number=limits.failed_repairs),
+        CountAtLeast(
+            count=repairs.count,
+            over=HALF_AN_HOUR,
+            number=limits.failed_repairs,
+            noun=("failed repair", "failed repairs"),
+        ),
     )
 
 
@@ -58,6 +68,10 @@ CONTINUATIONS_EXHAUSTED: Final = Alert(
     description=lambda _: (
         "In the last half hour continuations ended at the policy's retry limit, resume limit or "
         "one of its budgets (tokens, characters, cost, deadline)."
+    ),
+    fires_when=lambda settings: (
+        f"{settings.limits.exhausted} turns in 30 minutes were continued up to a limit of their "
+        "policy and stayed unfinished"
     ),
     runbook=Runbook(
         meaning=(
@@ -149,6 +163,10 @@ REPAIRS_FAILING: Final = Alert(
         f"{percent(settings.limits.repair_failure)} of the new payloads were incomplete, too. In "
         f"the last half hour at least {settings.limits.failed_repairs} tools were not run for "
         "that reason."
+    ),
+    fires_when=lambda settings: (
+        f"more than {percent(settings.limits.repair_failure)} of the repairs of truncated tool "
+        f"calls of 30 minutes fail, with at least {settings.limits.failed_repairs} failures"
     ),
     runbook=Runbook(
         meaning="Tool calls are truncated within their arguments, and most repairs fail too.",

@@ -143,6 +143,10 @@ GATEWAYS_BEHIND: Final = Alert(
         "at least 36 minutes behind, or the unread records were deleted. The alert is quiet if "
         "gateways read as fast as records come, and fewer than 1,000 records wait."
     ),
+    fires_when=lambda _: (
+        "gateways have read less than 90% of the spans that were sent to Kafka in 6 hours, at "
+        "least 1,000, and are not at the end of the topic"
+    ),
     runbook=Runbook(
         meaning="Gateways read more slowly than records come into Kafka, or none of them reads.",
         impact=(
@@ -297,6 +301,9 @@ KAFKA_DELETING: Final = Alert(
     description=lambda _: (
         "Gateways advanced in Kafka by more records than they read. Kafka had already deleted "
         "the others when the gateways reached them. The last six hours are counted."
+    ),
+    fires_when=lambda _: (
+        "Kafka deleted more than 5% of the records of 6 hours before a gateway read them"
     ),
     runbook=Runbook(
         meaning="Kafka's retention deleted records that no gateway had read.",

@@ -99,6 +99,10 @@ COLLECTOR_LOSING: Final = Alert(
         "for them in a queue, or had no room for another counter. Records that it returned to "
         "senders are included. Senders retry for two minutes."
     ),
+    fires_when=lambda _: (
+        "the Collector lost or refused records, or had no room for a new counter, in the last "
+        "15 minutes"
+    ),
     runbook=Runbook(
         meaning=(
             "Telemetry is lost in the Collector. `send_failed`: a back end refused it "
@@ -280,6 +284,10 @@ SDK_DROPPING: Final = Alert(
         "In the last 15 minutes the OpenTelemetry SDK in this service could not pass on its "
         "records. Its queue was full, or the Collector refused them, or did not accept them for "
         "two minutes."
+    ),
+    fires_when=lambda _: (
+        "an agent's own SDK dropped spans or events in the last 15 minutes; where no Collector "
+        "is scraped, the first drops of a process are seen 15 minutes later"
     ),
     runbook=Runbook(
         meaning="Telemetry is lost in the agent's own process; the SDK counts what it drops.",

@@ -209,6 +209,7 @@ class Alert:
         dashboard_labels: Labels of the alert that select values of the dashboard's variables.
         summary: One line for a notification; may use the alert's labels and value.
         description: Returns the text below it, with the limits.
+        fires_when: Returns the rest of a sentence, "fires when …", with the limits.
         fires: Examples in which it fires.
         quiet: Examples in which it does not fire.
     """
@@ -224,6 +225,7 @@ class Alert:
     dashboard_labels: Labels = ()
     summary: str
     description: Callable[[AlertSettings], str]
+    fires_when: Callable[[AlertSettings], str]
     runbook: Runbook
     fires: tuple[Firing, ...]
     quiet: tuple[Quiet, ...]

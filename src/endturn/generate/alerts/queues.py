@@ -108,6 +108,9 @@ QUEUE_FULL: Final = Alert(
         "For five minutes a queue has been nearly full. When it is full, new records are refused "
         "or dropped."
     ),
+    fires_when=lambda _: (
+        "a Collector's queue is more than 90% full for 5 minutes: further records are lost"
+    ),
     runbook=Runbook(
         meaning=(
             "The target of a Collector has accepted too little for so long that its queue is "
@@ -192,6 +195,7 @@ QUEUE_FILLING: Final = Alert(
         "For five minutes more than half of a queue has been in use. Nothing is lost yet. When "
         "the queue is full, new records are refused or dropped."
     ),
+    fires_when=lambda _: "a Collector's queue is more than half full for 5 minutes",
     runbook=Runbook(
         meaning=(
             "A queue of a Collector, beside applications or a gateway, fills faster than its "
@@ -273,6 +277,10 @@ EXPORT_STALLED: Final = Alert(
         "For ten minutes a signal's queue was never empty, and nothing left it. Kafka, a gateway "
         "or a back end is down, or refuses everything. Agents and gateways still accept data, "
         "and keep it on disk."
+    ),
+    fires_when=lambda _: (
+        "a Collector has had spans, events or metrics to send for 10 minutes and sent none: "
+        "Kafka, a gateway or a back end does not accept them"
     ),
     runbook=Runbook(
         meaning="A target of a Collector no longer accepts data.",

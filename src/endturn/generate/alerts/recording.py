@@ -32,6 +32,7 @@ def _recording_failing(settings: AlertSettings) -> Condition:
         count=INDICATORS["recording_failures"].count,
         over=timedelta(minutes=15),
         number=settings.limits.failures,
+        noun=("lost record", "lost records"),
     )
 
 
@@ -40,6 +41,7 @@ def _series_capped(settings: AlertSettings) -> Condition:
         count=INDICATORS["capped"].count,
         over=timedelta(minutes=30),
         number=settings.limits.capped,
+        noun=("measurement recorded as other", "measurements recorded as other"),
         by=(*SERVICE, schema.CAPPED.label),
     )
 
@@ -70,6 +72,10 @@ RECORDING_FAILING: Final = Alert(
         "A listener, or an internal step of endturn, raised instead of recording. The label "
         "`endturn_listener_name` names it. The observed calls continued, but their records are "
         "missing. A listener is detached after 100 failures in a row."
+    ),
+    fires_when=lambda settings: (
+        f"a listener, or a step of endturn's own work, raised {settings.limits.failures} times "
+        "in 15 minutes"
     ),
     runbook=Runbook(
         meaning=(
@@ -131,6 +137,10 @@ SERIES_CAPPED: Final = Alert(
         "A process admits a limited number of values for each open label, and of label sets for "
         f"each metric. Later values are recorded as `other`. At least {settings.limits.capped} "
         "measurements of one label were, in the last half hour."
+    ),
+    fires_when=lambda settings: (
+        f"a label has more values than a process admits: {settings.limits.capped} measurements "
+        "of 30 minutes were recorded as `other`"
     ),
     runbook=Runbook(
         meaning=(
@@ -227,6 +237,9 @@ TELEMETRY_ABSENT: Final = Alert(
     description=lambda _: (
         "This service reported throughout an entire day, and reports no longer. An idle service "
         "reports, too. A service that runs only at times is ignored."
+    ),
+    fires_when=lambda _: (
+        "a service that reported in nine of ten minutes for a day has sent nothing for 15 minutes"
     ),
     runbook=Runbook(
         meaning="A service that usually sends telemetry all the time sends none.",

@@ -41,8 +41,14 @@ def _responses_truncated(settings: AlertSettings) -> Condition:
             total=denominator(truncation),
             over=HALF_AN_HOUR,
             share=limits.truncated,
+            phrase="of responses truncated",
         ),
-        CountAtLeast(count=truncation.count, over=HALF_AN_HOUR, number=limits.truncations),
+        CountAtLeast(
+            count=truncation.count,
+            over=HALF_AN_HOUR,
+            number=limits.truncations,
+            noun=("truncated response", "truncated responses"),
+        ),
     )
 
 
@@ -51,6 +57,7 @@ def _stop_reason_unknown(settings: AlertSettings) -> Condition:
         count=_events("unknown"),
         over=HALF_AN_HOUR,
         number=settings.limits.unknown,
+        noun=("response with an unknown stop reason", "responses with an unknown stop reason"),
         by=SERVICE_AND_MODEL,
     )
 
@@ -60,6 +67,7 @@ def _truncation_suspected(settings: AlertSettings) -> Condition:
         count=_events("suspected"),
         over=HALF_AN_HOUR,
         number=settings.limits.suspected,
+        noun=("suspected truncation", "suspected truncations"),
         by=SERVICE_AND_MODEL,
     )
 
@@ -80,6 +88,11 @@ RESPONSES_TRUNCATED: Final = Alert(
         "max_tokens, context_window_exceeded or missing, whether they were continued or not. At "
         f"least {settings.limits.truncations} of the last half hour did. Applications without "
         "endturn are included if the Collector reads their spans."
+    ),
+    fires_when=lambda settings: (
+        f"more than {percent(settings.limits.truncated)} of a service's responses of 30 minutes "
+        f"are truncated, continued or not, with at least {settings.limits.truncations} "
+        "truncated responses; also for applications that only the Collector observes"
     ),
     runbook=Runbook(
         meaning="Many responses end before the model has finished.",
@@ -158,6 +171,9 @@ STOP_REASON_UNKNOWN: Final = Alert(
         "In the last half hour a provider sent a stop reason that is not in its table. Such a "
         "response never counts as a completed turn."
     ),
+    fires_when=lambda settings: (
+        f"{settings.limits.unknown} responses in 30 minutes have a stop reason that is in no table"
+    ),
     runbook=Runbook(
         meaning="A provider's vocabulary has changed, or a proxy in between invents values.",
         impact=(
@@ -217,6 +233,10 @@ TRUNCATION_SUSPECTED: Final = Alert(
     description=lambda settings: (
         "Responses of one model report a normal stop, yet have as many tokens as the request "
         f"allowed. At least {settings.limits.suspected} of the last half hour do."
+    ),
+    fires_when=lambda settings: (
+        f"{settings.limits.suspected} responses in 30 minutes report a normal stop but used "
+        "their entire token limit"
     ),
     runbook=Runbook(
         meaning=(

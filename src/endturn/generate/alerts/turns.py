@@ -5,19 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from endturn.generate.alerts.conditions import (
-    AllOf,
-    Condition,
-    CountAtLeast,
-    ShareAbove,
-    all_of,
-    any_of,
-)
 from endturn.generate.alerts.model import (
     PERCENT,
     SERVICE_NAME,
     Alert,
-    AlertSettings,
     Component,
     Firing,
     Quiet,
@@ -29,56 +20,14 @@ from endturn.generate.alerts.model import (
     percent,
     sample_series,
 )
+from endturn.generate.alerts.turn_conditions import (
+    budget_burning,
+    truncated_not_continued,
+    turns_unfinished,
+)
 from endturn.generate.config import FAST, FAST_TICKET, SLOW, TICKET
 from endturn.generate.queries import SERVICE
-from endturn.telemetry import TRUNCATED_TURNS, TURNS, UNFINISHED_TURNS, schema
-
-FAST_WINDOWS: Final = (timedelta(hours=1), timedelta(minutes=15))
-SLOW_WINDOWS: Final = (timedelta(hours=6), timedelta(minutes=30))
-TICKET_WINDOWS: Final = (timedelta(days=3), timedelta(hours=6))
-FAST_TICKET_WINDOWS: Final = (timedelta(hours=1), timedelta(minutes=15))
-"""The long and the short window over which a burn rate is measured."""
-
-
-def _burns(settings: AlertSettings, rate: float, windows: tuple[timedelta, timedelta]) -> AllOf:
-    """Unfinished turns consume the error budget at a multiple of the allowed rate."""
-    limits = settings.limits
-    shares = (
-        ShareAbove(part=UNFINISHED_TURNS, total=TURNS, over=over, share=rate * limits.budget)
-        for over in windows
-    )
-    return all_of(*shares, _enough_unfinished(settings, windows[0]))
-
-
-def _enough_unfinished(settings: AlertSettings, over: timedelta) -> CountAtLeast:
-    return CountAtLeast(count=UNFINISHED_TURNS, over=over, number=settings.limits.unfinished)
-
-
-def _turns_unfinished(settings: AlertSettings) -> Condition:
-    return any_of(_burns(settings, FAST, FAST_WINDOWS), _burns(settings, SLOW, SLOW_WINDOWS))
-
-
-def _budget_burning(settings: AlertSettings) -> Condition:
-    return any_of(
-        _burns(settings, TICKET, TICKET_WINDOWS),
-        _burns(settings, FAST_TICKET, FAST_TICKET_WINDOWS),
-    )
-
-
-def _truncated_not_continued(settings: AlertSettings) -> Condition:
-    window, day = timedelta(hours=6), timedelta(days=1)
-    return all_of(
-        ShareAbove(
-            part=UNFINISHED_TURNS,
-            total=TRUNCATED_TURNS,
-            over=window,
-            share=settings.limits.not_continued,
-        ),
-        _enough_unfinished(settings, window),
-        # A service that never finishes a truncated turn has no continuation, and is only observed.
-        CountAtLeast(count=TRUNCATED_TURNS, without=UNFINISHED_TURNS, over=day, number=1),
-    )
-
+from endturn.telemetry import schema
 
 DIAGNOSE_UNFINISHED_TURNS: Final = (
     (
@@ -128,7 +77,7 @@ TURNS_UNFINISHED: Final = Alert(
     severity=Severity.CRITICAL,
     component=Component.SERVICE,
     enabled=pages,
-    condition=_turns_unfinished,
+    condition=turns_unfinished,
     hold=timedelta(minutes=2),
     keep_firing=timedelta(minutes=5),
     dashboard="endturn-overview",
@@ -139,6 +88,11 @@ TURNS_UNFINISHED: Final = Alert(
         "rate its error budget is gone in a sixth of its period, or sooner. At least "
         f"{settings.limits.unfinished} turns ended with a truncated answer. Cancelled turns are "
         "not counted."
+    ),
+    fires_when=lambda settings: (
+        f"unfinished turns consume the error budget {FAST} times faster than allowed over 1 h "
+        f"and 15 m, or {SLOW} times faster over 6 h and 30 m, with at least "
+        f"{settings.limits.unfinished} unfinished turns"
     ),
     runbook=Runbook(
         meaning=(
@@ -255,7 +209,7 @@ BUDGET_BURNING: Final = Alert(
     severity=Severity.WARNING,
     component=Component.SERVICE,
     enabled=opens_tickets,
-    condition=_budget_burning,
+    condition=budget_burning,
     hold=timedelta(minutes=15),
     keep_firing=timedelta(days=1),  # near the limit its condition alternates
     dashboard="endturn-overview",
@@ -266,6 +220,11 @@ BUDGET_BURNING: Final = Alert(
         "rate its error budget is gone in half of its period, or sooner. At least "
         f"{settings.limits.unfinished} turns ended with a truncated answer. Cancelled turns are "
         "not counted."
+    ),
+    fires_when=lambda settings: (
+        f"unfinished turns consume the error budget {FAST_TICKET} times faster than allowed "
+        f"over 1 h and 15 m, or {TICKET} times faster over 3 d and 6 h, with at least "
+        f"{settings.limits.unfinished} unfinished turns"
     ),
     runbook=Runbook(
         meaning=(
@@ -327,7 +286,7 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
     severity=Severity.WARNING,
     component=Component.SERVICE,
     enabled=opens_tickets,
-    condition=_truncated_not_continued,
+    condition=truncated_not_continued,
     hold=timedelta(minutes=15),
     keep_firing=timedelta(days=1),
     dashboard="endturn-continuations",
@@ -337,6 +296,11 @@ TRUNCATED_NOT_CONTINUED: Final = Alert(
         "This service finished truncated turns within the last day. In the last six hours more "
         f"than {percent(settings.limits.not_continued)} of its truncated turns ended unfinished. "
         f"At least {settings.limits.unfinished} turns did."
+    ),
+    fires_when=lambda settings: (
+        "a service that continued truncated responses within the last day leaves more than "
+        f"{percent(settings.limits.not_continued)} of its truncated turns of 6 h unfinished, "
+        f"with at least {settings.limits.unfinished} unfinished turns"
     ),
     runbook=Runbook(
         meaning=(
