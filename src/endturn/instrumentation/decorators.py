@@ -61,7 +61,7 @@ from endturn.telemetry import cleanup
 from endturn.vocabulary import ChatResponse, Delta, Request, Stop, StopReason
 
 if TYPE_CHECKING:
-    from endturn.formats import Fold, Format
+    from endturn.formats import Format, ResponseAccumulator
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,7 +195,7 @@ class _CallRun:
         # The end is announced in the context in which the call began, with its turn and its span,
         # whatever the task or thread.
         self._variables: Variables = copy_context()
-        self._summarizer: Fold | None = None
+        self._summarizer: ResponseAccumulator | None = None
         # If a listener takes content: the provider's own items, and the pieces of text.
         self._captured: CapturedEvents | None = None
         self._pieces: list[str] | None = [] if listeners.takes_content() else None
@@ -337,7 +337,7 @@ def close_all() -> None:
         run.on_close(detail=ABANDONED)
 
 
-cleanup.at_the_end(close_all)
+cleanup.register_shutdown(close_all)
 
 
 def _argument_namer(

@@ -28,7 +28,7 @@ from endturn.calls import (
     facts_in,
     members_of,
 )
-from endturn.vocabulary import StopReason, lines, shipped
+from endturn.vocabulary import StopReason, package_data, read_tsv
 
 SCHEMA_URL: Final = "https://endturn.dev/schemas/0.1.0"
 SCOPE: Final = "endturn"
@@ -125,7 +125,7 @@ class Span(NamedTuple):
 
 _texts: Final = {
     (kind, name): texts
-    for _, (kind, name, *texts) in lines(shipped(), "telemetry.tsv", range(3, 6))
+    for _, (kind, name, *texts) in read_tsv(package_data(), "telemetry.tsv", range(3, 6))
 }
 """The rows of data/telemetry.tsv that no declaration has used yet."""
 
