@@ -92,7 +92,7 @@ class Call:
     started_s: float
     started: CallStarted | None = None
     is_reported_below: bool = False
-    ended: bool = False
+    has_ended: bool = False
     first_chunk_s: float | None = None
     chunk_gaps_s: tuple[float, ...] = ()
     later_chunks: int = 0
@@ -197,9 +197,9 @@ class Call:
 
     def cancel(self) -> None:
         """Withdraw a call whose start was emitted, because its request was not for a model."""
-        if self.started is None or self.ended:
+        if self.started is None or self.has_ended:
             return
-        self.ended = True
+        self.has_ended = True
         turn = self.started.turn
         turn.iterations -= 1
         turn.open_streams -= self.started.request.stream
@@ -238,9 +238,9 @@ class Call:
         Returns:
             The record; None if this layer makes none.
         """
-        if self.ended:
+        if self.has_ended:
             return None
-        self.ended = True
+        self.has_ended = True
         if self.is_reported_below:
             return None
         ended_s = ended_s or time.perf_counter()
@@ -325,7 +325,7 @@ def open_call(
     """
     outer = _call.get()
     # code may keep running in a call's context after the call's end
-    while outer is not None and outer.ended:
+    while outer is not None and outer.has_ended:
         outer = outer.outer
     if outer is not None and outer.includes(layer, summary):
         return None

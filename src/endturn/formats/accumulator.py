@@ -77,7 +77,7 @@ class ResponseAccumulator:
         self.usage: Usage | None = None
         self.window = ctx.window
         self.token: str | None = None
-        self._checkpoint = False
+        self._is_checkpoint = False
         self.running_status: str | None = None
         self.text: list[str] = []
         self.reasoning: list[str] = []
@@ -164,7 +164,7 @@ class ResponseAccumulator:
             case parts.Running(raw):
                 self.running_status = raw
             case parts.Token(token, checkpoint):
-                self.token, self._checkpoint = token, checkpoint
+                self.token, self._is_checkpoint = token, checkpoint
             case parts.Unfinished():
                 self._is_contradicted = True
             case parts.Reopened():
@@ -248,8 +248,8 @@ class ResponseAccumulator:
         call, argument_piece = self.calls.get(part.key), part.arguments
         if isinstance(argument_piece, str) and not part.replaces:
             argument_piece = self._joiner.take(argument_piece, ("call", part.key))
-        started = call is None
-        has_content = started or argument_piece or part.name
+        is_new = call is None
+        has_content = is_new or argument_piece or part.name
         choice = (
             self._writable_choice(part.choice) if has_content else self.choices.get(part.choice)
         )
@@ -283,10 +283,11 @@ class ResponseAccumulator:
             call.has_arguments = True
             if self.keep_content:
                 call.arguments_object = argument_piece = fix_json_surrogates(argument_piece)
+        # The part repeats arguments that were returned before, or has none.
         is_repetition = (had_arguments and (part.replaces or isinstance(argument_piece, dict))) or (
             part.replaces and not argument_piece
         )
-        has_no_delta = not started and (argument_piece is None or is_repetition)
+        has_no_delta = not is_new and (argument_piece is None or is_repetition)
         if (
             has_no_delta
             or call.builtin
@@ -294,7 +295,7 @@ class ResponseAccumulator:
             or not self._is_in_answer(part.choice)
         ):
             return None
-        id_, name = (call.id, call.name or None) if started else (None, None)
+        id_, name = (call.id, call.name or None) if is_new else (None, None)
         # an empty object of an open call is a placeholder for later pieces
         if isinstance(argument_piece, dict):
             argument_piece = (
@@ -402,9 +403,8 @@ class ResponseAccumulator:
             return error_stop(self.error)
         if self._is_unreadable and not abandoned:
             return Stop(StopReason.UNKNOWN, detail="unreadable")
-        choices_by_reason: dict[
-            str, PartialChoice
-        ] = {}  # of several with the same reason, the first
+        # By raw reason: the first choice that has it.
+        choices_by_reason: dict[str, PartialChoice] = {}
         lacks_reason = is_refused = False
         detail = None
         for choice in self._answer_choices():
@@ -434,7 +434,7 @@ class ResponseAccumulator:
         if calls:
             self._close_calls(calls, decisive, has_ended)
             is_closed = all(call.closed for call in calls)
-        finished = (
+        finished_count = (
             sum(len(calls) for _, index, calls in self._finished_calls if self._is_in_answer(index))
             if self._finished_calls
             else 0
@@ -444,7 +444,7 @@ class ResponseAccumulator:
             self.running_status if decisive is None else decisive.raw,
             self.rows,
             terminal_seen=has_ended or (decisive is None and self.running_status is not None),
-            calls=len(calls) + finished,
+            calls=len(calls) + finished_count,
             calls_closed=is_closed,
             contradicted=self._is_contradicted,
             output_tokens=usage.output_tokens,
@@ -456,14 +456,14 @@ class ResponseAccumulator:
         )
 
     def _close_calls(
-        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, has_ended: bool
     ) -> None:
         """Decide which calls are complete, by the format and the reason, then by the arguments.
 
         Some servers and proxies close a call that the limit truncated, and complete its JSON.
         Others do not report the limit: then the arguments show it.
         """
-        self._close_by_reason(calls, decisive, ended)
+        self._close_by_reason(calls, decisive, has_ended)
         row = None if decisive is None else self._row(decisive)
         generated_nothing = row is not None and row.detail == NO_GENERATION
         for call in calls:
@@ -471,13 +471,13 @@ class ResponseAccumulator:
                 call.closed = False
 
     def _close_by_reason(
-        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, has_ended: bool
     ) -> None:
         row = self.rows.get("") if decisive is None else self._row(decisive)
         if self.format.reports_call_ends:
             # A reason without a row may be a truncation, and a running answer is incomplete.
             is_unknown = decisive is not None or self.running_status is not None
-            if ended and (is_unknown if row is None else row.incomplete):
+            if has_ended and (is_unknown if row is None else row.incomplete):
                 calls[-1].closed = False
             return
         for call in calls:
@@ -489,7 +489,7 @@ class ResponseAccumulator:
                 call.closed = self.is_body and arguments("".join(call.pieces)) is not None
             else:
                 choice_row = row if choice.raw is None else self._row(choice)
-                call.closed = ended and choice_row is not None and not choice_row.incomplete
+                call.closed = has_ended and choice_row is not None and not choice_row.incomplete
 
     def close(self, *, abandoned: bool = False) -> ResponseSummary:
         """Summarize the response so far, for telemetry; more may follow.
@@ -597,6 +597,6 @@ class ResponseAccumulator:
             id=self.id,
             model=self.model,
             blocks=Blocks(self.format.name, content) if content else None,
-            token=self.token if self._checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
+            token=self.token if self._is_checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
             quota=quota(headers),
         )

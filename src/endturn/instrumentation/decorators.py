@@ -207,7 +207,7 @@ class _CallRun:
         return self._call.step()
 
     def on_yield(self, item: Any) -> None:
-        if self._call.is_reported_below or self._call.ended:
+        if self._call.is_reported_below or self._call.has_ended:
             return
         if self._call.first_chunk_s is None:
             self._call.request = replace(self._call.request, stream=True)
@@ -225,8 +225,8 @@ class _CallRun:
             self._read_item(item)
 
     def on_return(self, result: Any) -> None:
-        if self._call.is_reported_below or self._call.ended:
-            self._call.ended = True
+        if self._call.is_reported_below or self._call.has_ended:
+            self._call.has_ended = True
         elif isinstance(result, ChatResponse):
             self._end_with_response(result)
         elif self._has_deltas:
@@ -250,7 +250,7 @@ class _CallRun:
         self._finish(stop or Stop(reason, incomplete=True), error)
 
     def on_close(self, ended_s: float | None = None, detail: str | None = None) -> None:
-        if not self._call.ended and not self._call.is_reported_below:
+        if not self._call.has_ended and not self._call.is_reported_below:
             self._finish(
                 Stop(StopReason.CANCELLED, detail=detail, incomplete=True), ended_s=ended_s
             )
