@@ -24,7 +24,7 @@ LONG_FILES = {
     "formats/apis/anthropic.py": "one API: its reader, requests and scripts beside each other",
     "formats/apis/gemini.py": "one API: its reader, requests and scripts beside each other",
     "formats/apis/openai_responses_reader.py": "one reader, a method for each kind of event and item",
-    "formats/fold.py": "one state that every format's parts change; a method for each kind of part",
+    "formats/accumulator.py": "one state that every format's parts change; a method for each kind of part",
     "generate/plan.py": "the sizing of a fleet, one formula after the other, as docs/plan.md explains them",
     "generate/redacted_names.py": "one table: names that hold content or credentials, by who uses them",
     "instrumentation/body.py": "one response as its bytes pass: which format it is in, and what it says",

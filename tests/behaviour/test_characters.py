@@ -15,7 +15,7 @@ from endturn.continuation.policy import ContinuationPolicy
 from endturn.continuation.transcript import recover
 from endturn.formats.read_reply import read
 from endturn.telemetry.attributes import of_call
-from endturn.vocabulary.characters import Pieces, cleaned, fix_surrogates
+from endturn.vocabulary.characters import PieceJoiner, fix_json_surrogates, fix_surrogates
 from endturn.vocabulary.messages import CallFragment, ChatResponse, Delta, Message, Request
 from endturn.vocabulary.stop import StopReason
 from tests.support.api_bodies import BODIES
@@ -53,16 +53,16 @@ def test_text_becomes_whole_and_stays_what_it_was(one: str, other: str) -> None:
     assert_encodes(fix_surrogates(one))
     assert fix_surrogates(fix_surrogates(one)) == fix_surrogates(one)
     value = {one: [other, {"x": (one, 1, None)}]}
-    assert_encodes(cleaned(value))
+    assert_encodes(fix_json_surrogates(value))
     if not any("\ud800" <= character <= "\udfff" for character in one):
         assert fix_surrogates(one) is one
-        assert cleaned([one, {"x": one}]) == [one, {"x": one}]
+        assert fix_json_surrogates([one, {"x": one}]) == [one, {"x": one}]
 
 
 @given(TEXTS)
 def test_pieces_cut_anywhere_are_the_text(text: str) -> None:
     """Whatever unit of UTF-16 a server cuts at, the pieces joined are the text made whole."""
-    pieces = Pieces()
+    pieces = PieceJoiner()
     came = "".join(pieces.take(piece, "x") for piece in halves(text)) + pieces.replacement("x")
     assert came == fix_surrogates("".join(halves(text)))
     assert_encodes(came)

@@ -23,7 +23,7 @@ from endturn.cli import doctor, doctor_packages, doctor_receivers as receivers, 
 from endturn.instrumentation.destinations import Destination
 from endturn.ui import otlp
 from tests.support.processes import LOOPBACK, free_port
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 from tests.ui.conftest import page
 from tests.ui.support import Served
 
@@ -129,9 +129,9 @@ def test_the_local_page_is_fine_and_keeps_nothing(examine: Examine, page: Served
 
 def test_what_is_sent_has_no_content(examine: Examine) -> None:
     """Three empty requests of protobuf with the headers of the exporter."""
-    requests: list[Asked] = []
+    requests: list[ReceivedRequest] = []
 
-    def answer(asked: Asked) -> tuple[int, bytes, str]:
+    def answer(asked: ReceivedRequest) -> tuple[int, bytes, str]:
         requests.append(asked)
         return 200, b"", otlp.PROTOBUF
 

@@ -91,7 +91,7 @@ ASKED = st.sampled_from(
     ]
 )
 """A format, and what is asked over it: text and JSON, of a model that takes a prefill and of one that does not."""
-Asked = tuple[str, Request]
+FormatAndRequest = tuple[str, Request]
 
 
 def settings(policy: ContinuationPolicy, format: str, run: Callable[[ToolCall], str]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ async def whole(controller: Any, request: Request) -> TurnResult | None:
 @pytest.mark.behaviour(30, 32)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED, retrieves=st.booleans(), chunk=st.integers(1, 9))
 def test_run_stream_and_async_agree(
-    script: list[Any], policy: ContinuationPolicy, asked: Asked, retrieves: bool, chunk: int
+    script: list[Any], policy: ContinuationPolicy, asked: FormatAndRequest, retrieves: bool, chunk: int
 ) -> None:
     """run equals stream, sync equals async, and the joined deltas are the text, whatever the chunks."""
     format, request = asked
@@ -157,7 +157,7 @@ def test_run_stream_and_async_agree(
 @pytest.mark.behaviour(42)
 @given(script=SCRIPTS, policy=POLICIES, asked=ASKED)
 def test_a_truncated_turn_is_unfinished_or_complete(
-    script: list[Any], policy: ContinuationPolicy, asked: Asked
+    script: list[Any], policy: ContinuationPolicy, asked: FormatAndRequest
 ) -> None:
     """The announced turn is complete like its result, and unfinished exactly if a truncated turn is not complete."""
     format, request = asked
@@ -209,7 +209,12 @@ class Stopped(BaseException):
     raised=st.sampled_from([Stopped, GeneratorExit]),
 )
 def test_a_stopped_turn_keeps_its_partial_result(
-    script: list[Any], policy: ContinuationPolicy, asked: Asked, at: int, way: str, raised: type[BaseException]
+    script: list[Any],
+    policy: ContinuationPolicy,
+    asked: FormatAndRequest,
+    at: int,
+    way: str,
+    raised: type[BaseException],
 ) -> None:
     """A turn is stopped at any effect, or its stream abandoned after any item.
 

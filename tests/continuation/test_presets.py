@@ -15,7 +15,7 @@ from endturn.errors import UsageError
 from endturn.testing.scripted import Ending, Reply, ScriptedProvider
 from endturn.vocabulary.messages import ChatResponse, ToolCall, Usage
 from endturn.vocabulary.stop import StopReason
-from endturn.vocabulary.tsv import lines
+from endturn.vocabulary.tsv import read_tsv
 from tests.support.turns import NOW, SEARCH, Played, ask, heard, said
 from tests.turns.record import response
 
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     source: str
 
 
-ROWS: Final = [Row(*cells) for _, cells in lines(Path(__file__).parent, "presets.tsv", range(6, 7))]
+ROWS: Final = [Row(*cells) for _, cells in read_tsv(Path(__file__).parent, "presets.tsv", range(6, 7))]
 UNSAID: Final = {
     "openai_chat": {"context window exceeded", "pause_turn"},
     "anthropic": {"filtered"},

@@ -14,7 +14,7 @@ from endturn.continuation.policy import Dispatch
 from endturn.continuation.termination import FINISH_TASK
 from endturn.continuation.tool_gate import (
     Fault,
-    Malformed,
+    MalformedJsonError,
     Refused,
     Repair,
     ReportErrors,
@@ -110,7 +110,7 @@ def test_every_beginning_of_an_object_is_incomplete(value: dict[str, Any], ascii
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert strict_object(text) == value
     for size in range(len(text)):
-        with pytest.raises(Malformed) as caught:
+        with pytest.raises(MalformedJsonError) as caught:
             strict_object(text[:size])
         assert caught.value.issue == "incomplete_json", text[:size]
 

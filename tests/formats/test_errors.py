@@ -22,7 +22,7 @@ from endturn.formats.errors import (
     quota,
     safe_excerpt,
 )
-from endturn.vocabulary.tsv import lines, shipped
+from endturn.vocabulary.tsv import package_data, read_tsv
 from tests.support.growth import LIMIT, growth, spent
 
 SENTENCE = json.dumps({"error": {"message": "The server had an error while processing your request.", "code": None}})
@@ -164,7 +164,8 @@ def test_the_beginning_of_a_long_body_is_read(body: str) -> None:
 
 ASCII = st.characters(codec="ascii")
 SENTENCES = [
-    (pattern, words.split("|")) for _, (_, pattern, words, _) in lines(shipped(), "error_sentences.tsv", range(4, 5))
+    (pattern, words.split("|"))
+    for _, (_, pattern, words, _) in read_tsv(package_data(), "error_sentences.tsv", range(4, 5))
 ]
 
 

@@ -228,7 +228,7 @@ def test_the_calls_of_a_stream_are_known_though_their_chunk_waits(ended: list[Ca
 
 def test_only_formats_whose_bytes_hide_their_events_have_no_end_words() -> None:
     """AWS's messages tell their ends in binary, an invoked model's words travel in base64."""
-    without = {name for name, recorded in RECORDED.items() if recorded.format.end_words is None}
+    without = {name for name, recorded in RECORDED.items() if recorded.format.end_markers is None}
     assert without == {"bedrock_converse", "bedrock_invoke"}
     assert {format_of(name).framing for name in without} == {Framing.EVENTSTREAM}
 

@@ -10,7 +10,7 @@ import requests.utils
 from hypothesis import given, strategies as st
 
 from endturn.instrumentation.destinations import Signal, destinations, mistakes, proxy_variable, unusable_address
-from endturn.settings import address_shown
+from endturn.settings import redact_address
 from endturn.settings.environment import problems
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -174,7 +174,7 @@ def test_an_address_that_cannot_be_sent_to_has_no_exporter(variables: dict[str, 
 @pytest.mark.parametrize("signal", ["traces", "metrics", "logs"])
 def test_an_address_without_credentials_is_shown(signal: Signal) -> None:
     token = "k" * 17
-    shown = address_shown(f"https://u:secret@h:1/{token}/v1/{signal}?api_key=secret#secret")
+    shown = redact_address(f"https://u:secret@h:1/{token}/v1/{signal}?api_key=secret#secret")
     assert shown == f"https://h:1/…/v1/{signal}"
 
 

@@ -24,9 +24,9 @@ from urllib3.util import Retry
 
 from endturn.instrumentation.export_session import REMEDIES, RETRIED, ExportSession, explain
 from endturn.instrumentation.sdk_providers import drops_counted
-from endturn.settings import address_shown
+from endturn.settings import redact_address
 from tests.support.processes import free_port
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 
 COUNTERS = {
     "traces": "otel.sdk.exporter.span.exported",
@@ -41,7 +41,7 @@ def answering(*statuses: int) -> Iterator[tuple[str, list[int]]]:
     """A receiver that answers so, one after the other and then always with the last: its address, and its answers."""
     given: list[int] = []
 
-    def answer(asked: Asked) -> tuple[int, bytes, str]:
+    def answer(asked: ReceivedRequest) -> tuple[int, bytes, str]:
         given.append(statuses[min(len(given), len(statuses) - 1)])
         return given[-1], b"the receiver's words", "text/plain"
 
@@ -174,7 +174,7 @@ def test_a_response_that_is_accepted_is_returned() -> None:
     ],
 )
 def test_an_address_is_shown_without_secrets(url: str, shown: str) -> None:
-    assert address_shown(url) == shown
+    assert redact_address(url) == shown
 
 
 @pytest.mark.parametrize(

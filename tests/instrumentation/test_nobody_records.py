@@ -143,7 +143,7 @@ def test_a_listener_that_is_added_is_asked_at_once(clock: Clock, installed: dict
 
 
 class LateListener:
-    """Has another listener told of calls when it is first asked whether it is awake, as a late set-up does."""
+    """Has another listener told of calls when it is first asked whether it is enabled, as a late set-up does."""
 
     def __init__(self, later: Listener) -> None:
         self._later = later
@@ -151,7 +151,7 @@ class LateListener:
     def __call__(self, record: object) -> None:
         """Nothing comes of a record."""
 
-    def awake(self) -> bool:
+    def is_enabled(self) -> bool:
         hooks.subscribe(self._later)
         return False
 
@@ -162,6 +162,23 @@ def test_a_listener_that_another_brings_is_asked_at_once(clock: Clock) -> None:
         hooks.listening()
         assert hooks.listening()
     hooks.subscribe(told.append)()
+
+
+class NamedListener:
+    """Is not enabled, and says so under one of the two names of the method."""
+
+    def __init__(self, name: str) -> None:
+        setattr(self, name, lambda: False)
+
+    def __call__(self, record: object) -> None:
+        """Nothing comes of a record."""
+
+
+@pytest.mark.parametrize("name", ["is_enabled", "awake"])
+def test_both_names_of_the_predicate_are_called(clock: Clock, name: str) -> None:
+    """`awake` is the name of 0.1."""
+    with heard_by(NamedListener(name)):
+        assert not hooks.listening()
 
 
 class Sdk:

@@ -16,7 +16,7 @@ from endturn.cli import _main
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.generate.alerts import ALERTS
 from endturn.instrumentation.sdk_providers import SIGNALS
-from endturn.telemetry.otel_providers import Options, OptionsGiven
+from endturn.telemetry.otel_providers import OptionKwargs, Options
 from endturn.testing.scripted import ScriptedProvider, essay
 from tests.support.forked import forking
 from tests.support.processes import REPOSITORY
@@ -206,7 +206,7 @@ def test_every_variable_stands_on_its_page() -> None:
 def test_every_keyword_stands_on_its_page() -> None:
     """Of `configure()` and `instrument()`, whose options editors know too, and of the controller's policy."""
     options = {field.name for field in fields(Options)}
-    assert OptionsGiven.__annotations__.keys() == options
+    assert OptionKwargs.__annotations__.keys() == options
     keywords = {*inspect.signature(endturn.configure).parameters, *inspect.signature(endturn.instrument).parameters}
     keywords |= options | set(ContinuationPolicy.model_fields)
     assert keywords - {"options"} - set(re.findall(r"`(\w+)(?:=\w+)?`", CONFIGURATION)) == set()

@@ -169,7 +169,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, RequestedCall):
-        return [*value] if value.is_beside else [value.id, value.name]
+        return [*value] if value.is_other_choice else [value.id, value.name]
     if isinstance(value, BaseModel):
         defaults = {
             name: field.get_default(call_default_factory=True) for name, field in type(value).model_fields.items()

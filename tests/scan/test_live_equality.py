@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from endturn.scan import scan
 from tests.support.processes import REPOSITORY
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 
 COUNTED = ("turns", "truncated_turns", "continued_turns", "unfinished_turns")
 IDS = ("traceId", "spanId", "parentSpanId")
@@ -40,7 +40,7 @@ def with_hexadecimal_ids(value: Any) -> Any:
 def test_the_spans_of_the_demo_match_its_listeners_counts(tmp_path: Path) -> None:
     lines: list[str] = []
 
-    def keep(asked: Asked) -> tuple[int, bytes, str]:
+    def keep(asked: ReceivedRequest) -> tuple[int, bytes, str]:
         if asked.path == "/v1/traces":
             body = gzip.decompress(asked.body) if asked.headers.get("Content-Encoding") == "gzip" else asked.body
             request = MessageToDict(ExportTraceServiceRequest.FromString(body))

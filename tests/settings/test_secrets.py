@@ -12,7 +12,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from endturn.cli import main
 from endturn.instrumentation.destinations import destinations, mistakes
-from endturn.settings import address_shown, problem, value_shown
+from endturn.settings import problem, redact_address, redact_value
 from tests.support.processes import REPOSITORY
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -69,7 +69,7 @@ def variables(**more: str) -> dict[str, str]:
     ],
 )
 def test_an_address_is_cut_before_its_secrets(text: str, shown: str) -> None:
-    assert address_shown(text) == shown
+    assert redact_address(text) == shown
 
 
 WORD = st.text(alphabet="ahtps:/[].1-v", max_size=12)
@@ -89,10 +89,10 @@ SHAPES = ADDRESSES.filter(lambda text: not text.startswith(" "))  # a blank is s
 @given(text=SHAPES, name=st.sampled_from([BASE, TRACES]), protocol=st.sampled_from(["", "grpc"]))
 def test_no_sentence_about_an_address_has_a_secret(text: str, name: str, protocol: str) -> None:
     environment = {name: text, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "HTTP_PROXY": text}
-    assert SECRET not in address_shown(text)
+    assert SECRET not in redact_address(text)
     assert SECRET not in "".join(mistakes(environment))
     for destination in destinations(environment):
-        assert SECRET not in address_shown(destination.url)
+        assert SECRET not in redact_address(destination.url)
 
 
 @pytest.mark.parametrize(
@@ -166,5 +166,5 @@ def test_a_program_s_log_has_no_secret(start: list[str], text: str) -> None:
     ],
 )
 def test_attributes_that_look_like_credentials_are_not_shown(text: str, shown: str) -> None:
-    assert value_shown("OTEL_RESOURCE_ATTRIBUTES", text) == shown
+    assert redact_value("OTEL_RESOURCE_ATTRIBUTES", text) == shown
     assert SECRET not in problem("OTEL_RESOURCE_ATTRIBUTES", f"{text},x")

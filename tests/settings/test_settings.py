@@ -21,7 +21,7 @@ from endturn.settings import environment
 from endturn.settings.environment import problems, unknown_names, value_of
 from endturn.settings.keywords import KEYWORDS, Keyword
 from endturn.settings.variables import EVENTS, METRICS_AGENT, VARIABLES, variable_named
-from endturn.telemetry.otel_providers import Options, OptionsGiven, OTelProviders
+from endturn.telemetry.otel_providers import OptionKwargs, Options, OTelProviders
 from tests.support.processes import REPOSITORY
 
 
@@ -157,7 +157,7 @@ def test_none_is_the_default_of_each_but_instrument() -> None:
 
 
 def test_the_options_are_declared_once_more_for_type_checkers() -> None:
-    assert OptionsGiven.__annotations__.keys() == {field.name for field in fields(Options)}
+    assert OptionKwargs.__annotations__.keys() == {field.name for field in fields(Options)}
 
 
 def test_a_request_of_text_says_what_to_give() -> None:

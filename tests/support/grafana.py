@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 
 TOKEN = "glsa_planted_token"
 DENIED = (403, {"message": "You'll need additional permissions to perform this action."})
@@ -36,7 +36,7 @@ class State:
     sources: list[dict[str, Any]] = field(default_factory=lambda: [dict(source) for source in SOURCES])
     provisioned: set[str] = field(default_factory=set)
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)  # "METHOD /path" -> what it answers; None: HTML
-    writes: list[Asked] = field(default_factory=list)  # every request that was not only a question
+    writes: list[ReceivedRequest] = field(default_factory=list)  # every request that was not only a question
 
     def save(self, model: dict[str, Any], folder: str, message: str) -> None:
         """Keep a dashboard, as a new version."""
@@ -51,7 +51,7 @@ def grafana(prefix: str = "") -> Iterator[State]:
     """A server; its state may be looked at and changed at any time."""
     state = State()
 
-    def serve(asked: Asked) -> tuple[int, bytes, str]:
+    def serve(asked: ReceivedRequest) -> tuple[int, bytes, str]:
         status, answer = _answer(state, asked, prefix)
         if answer is None:
             return status, b"<html>404</html>", "text/html"
@@ -62,7 +62,7 @@ def grafana(prefix: str = "") -> Iterator[State]:
         yield state
 
 
-def _answer(state: State, asked: Asked, prefix: str) -> tuple[int, Any]:
+def _answer(state: State, asked: ReceivedRequest, prefix: str) -> tuple[int, Any]:
     url = urlsplit(asked.path)
     path = url.path.removeprefix(prefix)
     if asked.method != "GET":

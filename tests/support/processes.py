@@ -27,7 +27,7 @@ import pytest
 import yaml
 
 from stack import build
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
@@ -435,7 +435,7 @@ class Webhook:
         self.bodies: list[dict[str, Any]] = []
         self._serving = serving(self._keep)
 
-    def _keep(self, asked: Asked) -> tuple[int, bytes, str]:
+    def _keep(self, asked: ReceivedRequest) -> tuple[int, bytes, str]:
         self.bodies.append(json.loads(asked.body))
         return 200, b"", "text/plain"
 

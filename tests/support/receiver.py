@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.support.processes import attributes, otlp_items
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 
 Labels = frozenset[tuple[str, str]]
 REQUESTS: dict[str, type[Message]] = {
@@ -101,7 +101,7 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
     """An endpoint on the loopback interface, on a free port where none is given."""
     kept = Receiver()
 
-    def keep(asked: Asked) -> tuple[int, bytes, str]:
+    def keep(asked: ReceivedRequest) -> tuple[int, bytes, str]:
         packed = asked.headers.get("Content-Encoding") == "gzip"
         with kept.lock:
             if asked.path in kept.statuses:

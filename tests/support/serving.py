@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReceivedRequest:
     """One request; its path with the query, and the address of the client's end of the connection."""
 
     method: str
@@ -21,7 +21,7 @@ class Asked:
     client: tuple[str, int]
 
 
-Answer = Callable[[Asked], tuple[int, bytes, str]]
+Answer = Callable[[ReceivedRequest], tuple[int, bytes, str]]
 """Gives the status, the body and its content type."""
 
 
@@ -45,7 +45,7 @@ def serving(answer: Answer, port: int = 0, *, keep_alive: bool = False) -> Itera
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = dict(self.headers)
-            status, content, kind = answer(Asked(self.command, self.path, headers, body, self.client_address))
+            status, content, kind = answer(ReceivedRequest(self.command, self.path, headers, body, self.client_address))
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))

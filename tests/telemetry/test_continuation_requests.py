@@ -11,9 +11,9 @@ import pytest
 from endturn.telemetry.continuation_requests import (
     COMPARED,
     LONGEST,
-    asks_to_go_on,
-    comparable,
-    mentions_cut,
+    comparable_text,
+    is_continue_prompt,
+    mentions_truncation,
     repeats_answer,
 )
 
@@ -27,18 +27,18 @@ PAGE = (HERE.parent.parent / "docs" / "accuracy.md").read_text()
 
 @pytest.mark.parametrize("text", ASKING)
 def test_a_message_that_asks_for_the_rest(text: str) -> None:
-    assert asks_to_go_on(text)
+    assert is_continue_prompt(text)
 
 
 @pytest.mark.parametrize("text", MESSAGES["follow-ups"])
 def test_a_message_that_asks_for_something_new(text: str) -> None:
-    assert not asks_to_go_on(text)
+    assert not is_continue_prompt(text)
 
 
 @pytest.mark.parametrize("text", MESSAGES["missed"])
 def test_a_message_that_is_known_to_be_missed(text: str) -> None:
     """When one is recognised, it moves to the others, and the figures of the page change."""
-    assert not asks_to_go_on(text)
+    assert not is_continue_prompt(text)
 
 
 def test_the_page_has_these_figures() -> None:
@@ -62,23 +62,23 @@ WRAPPED = [
 @pytest.mark.parametrize("text", MESSAGES["collected"])
 def test_what_a_framework_wraps_around_it(text: str, wrapped: str) -> None:
     """Tags, white space and courtesies change nothing."""
-    assert asks_to_go_on(wrapped.format(text))
+    assert is_continue_prompt(wrapped.format(text))
 
 
 def test_a_message_that_quotes_the_end_of_the_answer() -> None:
     """The words of the quotation are the answer's, and say nothing new."""
     tail = "the moon and the sun pull at the sea, and in the Bay of Fundy"
-    assert asks_to_go_on(f"Continue from here: {tail}", tail)
-    assert not asks_to_go_on(f"Continue from here: {tail}")
-    assert not asks_to_go_on(f"What is meant by '{tail}'?", tail)
+    assert is_continue_prompt(f"Continue from here: {tail}", tail)
+    assert not is_continue_prompt(f"Continue from here: {tail}")
+    assert not is_continue_prompt(f"What is meant by '{tail}'?", tail)
 
 
 def test_a_longer_message_has_to_say_both() -> None:
     """That there was a cut, and to go on; a very long one says more than that."""
     asks, rules = "Your answer was cut off. Continue where you left off.", "Keep the tone of the text. " * 30
-    assert asks_to_go_on(f"{asks} {rules}")
-    assert not asks_to_go_on(f"Continue. {rules}")
-    assert not asks_to_go_on(asks + " " * LONGEST)
+    assert is_continue_prompt(f"{asks} {rules}")
+    assert not is_continue_prompt(f"Continue. {rules}")
+    assert not is_continue_prompt(asks + " " * LONGEST)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_longer_message_has_to_say_both() -> None:
     ],
 )
 def test_a_statement_of_the_cut(text: str, is_stated: bool) -> None:
-    assert mentions_cut(text) is is_stated
+    assert mentions_truncation(text) is is_stated
 
 
 LONG = "In 1492 the ships went west, and nobody knew how far it was to the"
@@ -128,13 +128,13 @@ SHORT = "It is"
     ],
 )
 def test_a_partial_answer_in_a_history(said: str, answer: str, likeness: int) -> None:
-    assert repeats_answer(comparable(said), comparable(answer[-64:])) == likeness
+    assert repeats_answer(comparable_text(said), comparable_text(answer[-64:])) == likeness
 
 
 def test_what_was_appended_has_a_bound() -> None:
     """A partial answer is looked for in the end of a message, not in a megabyte."""
-    assert repeats_answer(comparable(LONG + " x" * 1_000), comparable(LONG)) == 1
-    assert repeats_answer(comparable(LONG + " x" * COMPARED), comparable(LONG)) == 0
+    assert repeats_answer(comparable_text(LONG + " x" * 1_000), comparable_text(LONG)) == 1
+    assert repeats_answer(comparable_text(LONG + " x" * COMPARED), comparable_text(LONG)) == 0
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_time_grows_as_the_text_does(piece: str) -> None:
         text = (piece * size)[:size]
         begun = time.process_time()
         for _ in range(5):
-            asks_to_go_on(text)
-            mentions_cut(text)
+            is_continue_prompt(text)
+            mentions_truncation(text)
         return time.process_time() - begun
 
     seconds(100)  # compiles the patterns

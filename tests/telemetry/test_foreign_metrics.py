@@ -9,7 +9,7 @@ from opentelemetry.metrics import Meter, MeterProvider, NoOpMeter
 from opentelemetry.sdk.metrics import MeterProvider as SDKMeterProvider
 
 from endturn.telemetry import schema
-from endturn.telemetry.foreign_metrics import ForeignMetrics, Watchers, owner
+from endturn.telemetry.foreign_metrics import ForeignInstrumentations, ForeignMetrics, owner
 
 DURATION = schema.OPERATION_DURATION.name
 TOKENS = schema.TOKEN_USAGE.name
@@ -19,7 +19,7 @@ def made(provider: MeterProvider) -> ForeignMetrics:
     """As endturn looks at a provider that it has instruments in."""
     provider.get_meter(schema.SCOPE).create_histogram(DURATION)
     found = ForeignMetrics(provider)
-    found.look()
+    found.refresh()
     return found
 
 
@@ -39,24 +39,24 @@ def test_instruments_are_found_whoever_is_first(kind: Any) -> None:
     provider = kind()
     provider.get_meter("acme.agents").create_histogram(DURATION)
     found = made(provider)
-    watchers = Watchers(("acme.spans",))
-    assert found.record(DURATION, watchers)
-    assert not found.record(TOKENS, watchers)
-    assert not found.record(DURATION, Watchers(("other",)))
-    assert not found.record(DURATION, Watchers())
-    assert found.record(DURATION, Watchers(is_known=False))
+    instrumentations = ForeignInstrumentations(("acme.spans",))
+    assert found.record(DURATION, instrumentations)
+    assert not found.record(TOKENS, instrumentations)
+    assert not found.record(DURATION, ForeignInstrumentations(("other",)))
+    assert not found.record(DURATION, ForeignInstrumentations())
+    assert found.record(DURATION, ForeignInstrumentations(is_complete=False))
     provider.get_meter("acme.agents").create_histogram(TOKENS)
     provider.get_meter("acme.agents").create_histogram("acme.tokens")
-    found.look(again=True)
-    assert found.record(TOKENS, watchers)
-    assert not found.record("acme.tokens", watchers)
+    found.refresh(again=True)
+    assert found.record(TOKENS, instrumentations)
+    assert not found.record("acme.tokens", instrumentations)
 
 
 def test_our_own_are_nobody_elses() -> None:
     """With nothing but endturn's instruments everything is recorded."""
     found = made(SDKMeterProvider(shutdown_on_exit=False))
-    assert not found.record(DURATION, Watchers(is_known=False))
-    assert not found.record(DURATION, Watchers(("acme",)))
+    assert not found.record(DURATION, ForeignInstrumentations(is_complete=False))
+    assert not found.record(DURATION, ForeignInstrumentations(("acme",)))
 
 
 class Hidden(MeterProvider):
@@ -69,9 +69,9 @@ class Hidden(MeterProvider):
 def test_where_instruments_are_hidden_the_known_ones_are_asked() -> None:
     """Of an unknown emitter it is taken that it measures nothing."""
     found = made(Hidden())
-    assert found.record(DURATION, Watchers(("opentelemetry.instrumentation.genai.openai",)))
-    assert not found.record(DURATION, Watchers(("openinference.instrumentation.openai",)))
-    assert not found.record(DURATION, Watchers(is_known=False))
+    assert found.record(DURATION, ForeignInstrumentations(("opentelemetry.instrumentation.genai.openai",)))
+    assert not found.record(DURATION, ForeignInstrumentations(("openinference.instrumentation.openai",)))
+    assert not found.record(DURATION, ForeignInstrumentations(is_complete=False))
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_spans_that_nobody_ends_are_let_go_of(world: World) -> None:
 
 def test_no_more_spans_are_kept_than_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is given up where too many are open at once: an agent's turn ends with that."""
-    monkeypatch.setattr(foreign_spans, "OPEN", 3)
+    monkeypatch.setattr(foreign_spans, "MAX_OPEN_SPANS", 3)
     agent = world.agent()
     spans = [world.tracer().start_span("x") for _ in range(5)]
     assert world.records.told() == ["helper 1 cancelled"]
@@ -348,3 +348,13 @@ def test_a_new_run_may_continue_what_the_last_one_left(
         infer_with(None)
     assert world.records.told() == told
     assert not inferring.open_turns
+
+
+def test_the_processor_keeps_its_old_names_for_one_release() -> None:
+    """`awake` and `counted` are the names of 0.1."""
+    processor = endturn.AdoptingSpanProcessor(counted=True)
+    try:
+        assert processor.counted() is processor.counts_responses() is True
+        assert processor.awake() is processor.is_enabled()
+    finally:
+        processor.shutdown()

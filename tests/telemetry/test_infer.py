@@ -27,7 +27,7 @@ from endturn.formats import Attempt, RequestSummary, format_of
 from endturn.telemetry import cleanup, fingerprints
 from endturn.telemetry.fingerprints import ContinuePrompts
 from endturn.telemetry.instruments import instruments_of
-from endturn.telemetry.truncated_turns import OPEN_TURNS
+from endturn.telemetry.truncated_turns import MAX_PENDING_TURNS
 from endturn.telemetry.turn_inference import IDLE_S, TurnInference
 from endturn.vocabulary.stop import Stop, StopReason
 from tests.support.summaries import summarized
@@ -274,9 +274,9 @@ def test_an_idle_turn_ends_before_a_collection(world: World) -> None:
 def test_at_most_so_many_wait(world: World) -> None:
     """The oldest ends first."""
     first = cut([user("first")]).turn
-    for number in range(OPEN_TURNS):
+    for number in range(MAX_PENDING_TURNS):
         cut([user(str(number))])
-    assert world.inferring.open_turns == OPEN_TURNS
+    assert world.inferring.open_turns == MAX_PENDING_TURNS
     assert [turn.turn for turn in world.records.turns] == [first]
 
 
@@ -303,23 +303,23 @@ def test_a_controller_says_itself_what_it_continues(world: World) -> None:
 )
 def test_a_text_that_asks_to_go_on(text: str, is_one: bool) -> None:
     """What hosts send to have a cut answer finished, and what a person may well ask next."""
-    assert ContinuePrompts().ask([user(text)]) is is_one
+    assert ContinuePrompts().matches([user(text)]) is is_one
 
 
 def test_remembered_texts_are_few() -> None:
     """A controller that goes on with ever new texts does not fill the memory."""
     known = ContinuePrompts()
-    for number in range(fingerprints.REMEMBERED + 1):
+    for number in range(fingerprints.MAX_LEARNED_PROMPTS + 1):
         known.learn(RequestSummary(history=[user(f"text {number}")], length=1))
-    assert not known.ask([user("text 0")])
-    assert known.ask([user(f"text {fingerprints.REMEMBERED}")])
+    assert not known.matches([user("text 0")])
+    assert known.matches([user(f"text {fingerprints.MAX_LEARNED_PROMPTS}")])
 
 
 def test_one_end_that_fails_keeps_no_other_from_being_announced() -> None:
     """What waits for a safe moment is done, each by itself."""
     done: list[int] = []
-    cleanup.later(lambda: 1 / 0)
-    cleanup.later(lambda: done.append(1))
+    cleanup.defer(lambda: 1 / 0)
+    cleanup.defer(lambda: done.append(1))
     cleanup.run()
     assert done == [1]
 
@@ -386,5 +386,5 @@ def test_a_continuation_that_keeps_failing_is_found_by_its_latest_attempt(world:
         assert again(number, "error").started.continuation is not None
     (waiting,) = world.inferring._truncated.waiting.entries()
     assert len(waiting.keys) <= 8
-    assert len(waiting.openings) <= 4
+    assert len(waiting.opening_hashes) <= 4
     assert again(99, "end_turn").started.iteration == 101

@@ -25,9 +25,9 @@ from endturn.calls.turn_scope import infer_with, start_turn
 from endturn.formats import RequestSummary
 from endturn.telemetry import fingerprints
 from endturn.telemetry.recorder import Recorder
-from endturn.telemetry.retries import FAILED_TURNS
-from endturn.telemetry.tool_loops import OPEN_LOOPS
-from endturn.telemetry.truncated_turns import FEW, OPEN_TURNS
+from endturn.telemetry.retries import MAX_FAILED_TURNS
+from endturn.telemetry.tool_loops import MAX_OPEN_LOOPS
+from endturn.telemetry.truncated_turns import FILTER_ABOVE, MAX_PENDING_TURNS
 from endturn.telemetry.turn_inference import TurnInference
 from endturn.vocabulary.stop import Stop, StopReason
 from tests.support.announced import Records
@@ -124,11 +124,11 @@ def test_open_loops_push_out_no_other_turn(agents: Agents) -> None:
     for number in range(MANY):
         agents.call(question(number), StopReason.TOOL_CALL, f"call_{number:024x}")
     over = agents.records.turns
-    assert len(over) == MANY - OPEN_LOOPS
+    assert len(over) == MANY - MAX_OPEN_LOOPS
     assert {(ended.outcome, ended.tools_unanswered) for ended in over} == {(TurnOutcome.COMPLETED, True)}
-    assert agents.turns() == {"completed": MANY - OPEN_LOOPS}
+    assert agents.turns() == {"completed": MANY - MAX_OPEN_LOOPS}
     # Of every turn that waits, and of no other, it is known where its signals lead.
-    assert len(agents.recorder._implicit) == OPEN_LOOPS + 1
+    assert len(agents.recorder._implicit) == MAX_OPEN_LOOPS + 1
     scope.end(TurnOutcome.COMPLETED)
     (span,) = [span for span in agents.spans.get_finished_spans() if span.name == "invoke_agent declared"]
     assert (span.attributes or {})["endturn.turn.outcome"] == "completed"
@@ -145,7 +145,7 @@ def test_open_loops_push_out_no_other_turn(agents: Agents) -> None:
     assert not agents.recorder._implicit
 
 
-@pytest.mark.parametrize(("kind", "most"), [("truncated", OPEN_TURNS), ("failed", FAILED_TURNS)])
+@pytest.mark.parametrize(("kind", "most"), [("truncated", MAX_PENDING_TURNS), ("failed", MAX_FAILED_TURNS)])
 def test_each_kind_of_open_turn_has_a_bound_of_its_own(agents: Agents, kind: str, most: int) -> None:
     """As many as may wait, and 100 more: these end, and no loop does."""
     agents.call(question("loop"), StopReason.TOOL_CALL, "call_7f3a9c2e41")
@@ -285,7 +285,7 @@ def test_an_observed_turn_costs_the_same_however_many_turns_wait(agents: Agents)
     """To see which of its truncated answers a response finishes, other turns' are not looked at."""
     listeners._set_listeners(())
     spent = []
-    for many in (10, OPEN_TURNS):
+    for many in (10, MAX_PENDING_TURNS):
         for number in range(many):
             agents.call(question(number), StopReason.MAX_TOKENS)
         scope = start_turn(Turn(kind=TurnKind.OBSERVED))
@@ -347,7 +347,7 @@ def test_many_truncated_answers_to_one_prompt(
 @pytest.mark.parametrize("change", [str, "{}</answer>".format, lambda answer: answer[:-20]])
 def test_an_answer_is_found_among_many_to_one_prompt(agents: Agents, change: Callable[[str], str]) -> None:
     """Also where the host appended markup to it, or removed what was unfinished."""
-    answer, turn = list(cut_samples(agents, FEW + 20).items())[40]
+    answer, turn = list(cut_samples(agents, FILTER_ABOVE + 20).items())[40]
     said = {"role": "assistant", "content": change(answer)}
     call = agents.call([*question("the same"), said, {"role": "user", "content": "Go on."}], StopReason.END_TURN)
     assert call.started.turn is turn
@@ -357,7 +357,7 @@ def test_a_cut_call_is_found_among_many_to_one_prompt(agents: Agents) -> None:
     """By its id, where the responses have no text."""
     cuts = [
         agents.call(question("the same"), StopReason.MAX_TOKENS, f"call_{number:024x}", tail="").started
-        for number in range(FEW + 20)
+        for number in range(FILTER_ABOVE + 20)
     ]
     history = results(question("the same"), f"call_{40:024x}")
     assert agents.call(history, StopReason.END_TURN).started.turn is cuts[40].turn

@@ -335,7 +335,7 @@ def test_threads_that_find_a_provider_at_once_both_use_it(monkeypatch: pytest.Mo
 
     monkeypatch.setitem(CURRENT, "tracer", current)
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(lambda _: out.look(), range(2)))
+        list(threads.map(lambda _: out.look_up(), range(2)))
     assert out.tracer is not None
 
 
@@ -430,7 +430,7 @@ def test_a_series_starts_a_millisecond_before_its_first_sample(temporality: Any)
 
 def test_a_call_that_never_ends_is_let_go(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in flight is bounded."""
-    monkeypatch.setattr("endturn.telemetry.recorder.IN_FLIGHT", 10)
+    monkeypatch.setattr("endturn.telemetry.recorder.MAX_OPEN_CALLS", 10)
     for started in [stage.start(stage.turn()) for _ in range(15)]:
         stage.end(started)
     assert len(stage.finished()) == 10

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from endturn.frameworks import lookup
-from endturn.vocabulary.stop import MAX_WORD_CHARS, word_shown
+from endturn.vocabulary.stop import MAX_WORD_CHARS, sanitize_reason
 
 KNOWN = sorted({entry.raw for entry in lookup.table() if entry.raw})
 
@@ -35,16 +35,16 @@ NAMES = ("john", "smith", "hiv", "positive", "drop", "hunter", "berlin", "170", 
 def test_every_known_word_is_shown_verbatim(raw: str) -> None:
     """Alone, and in quotes or after another; an unknown word of code, too."""
     assert len(raw) <= MAX_WORD_CHARS
-    assert word_shown(raw) == raw
-    assert word_shown(f" {raw}") == f" {raw}"
-    assert word_shown(f"new_word: {raw}") == f"new_word: {raw}"
+    assert sanitize_reason(raw) == raw
+    assert sanitize_reason(f" {raw}") == f" {raw}"
+    assert sanitize_reason(f"new_word: {raw}") == f"new_word: {raw}"
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_no_key_is_shown(key: str) -> None:
     """Whatever stands before and after it, no piece of six characters of it is."""
     for before, after in product(BEFORE, AFTER):
-        shown = word_shown(before + key + after)
+        shown = sanitize_reason(before + key + after)
         pieces = {key[at : at + 6] for at in range(len(key) - 5)} - {"passwo", "asswor", "ssword"}
         assert not [piece for piece in pieces if piece in shown], (before, after, shown)
 
@@ -53,7 +53,7 @@ def test_no_key_is_shown(key: str) -> None:
 def test_no_free_text_is_shown(said: str) -> None:
     """Not a name, not in capitals, not joined by other characters than spaces."""
     for before in ("", "stop: ", "error, "):
-        shown = word_shown(before + said).lower()
+        shown = sanitize_reason(before + said).lower()
         assert not [name for name in NAMES if name in shown], shown
 
 
@@ -62,4 +62,4 @@ def test_a_new_word_is_shown() -> None:
     words = ("brand_new", "brandNewReason", "BRAND_NEW", "novel", "NOVEL", "stop: brand_new", "content_filter: NOVEL",
              "FinishReason.BRAND_NEW", "FinishReason.NOVEL", "brand-new", "reason=brand_new")  # fmt: skip
     for word in words:
-        assert word_shown(word) == word
+        assert sanitize_reason(word) == word

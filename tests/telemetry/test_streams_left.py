@@ -110,7 +110,7 @@ async def forget(count: int) -> None:
 
 def test_many_abandoned_streams(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never read, or read in part and dropped, sync and async: one record each, and nothing of ours grows."""
-    monkeypatch.setattr(foreign_spans, "RECENT", 10)
+    monkeypatch.setattr(foreign_spans, "MAX_RECENT_CALLS", 10)
     monkeypatch.setattr(instruments, "QUEUED", 10)
     ours = []
     for number in (20, 100):

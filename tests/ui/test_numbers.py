@@ -18,7 +18,7 @@ from endturn.ui import panels, server
 from endturn.ui.numbers import Labels, Numbers, Scope
 from endturn.ui.store import Store
 from tests.support.processes import Prometheus, PrometheusClient, Series, http
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 from tests.ui.support import SECOND, demo
 
 pytestmark = pytest.mark.stack
@@ -60,7 +60,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         server.serving(store, server.listen("127.0.0.1", 0)) as url,
     ):
 
-        def hand_on(export: Asked) -> tuple[int, bytes, str]:
+        def hand_on(export: ReceivedRequest) -> tuple[int, bytes, str]:
             """Every export to the page, and metrics to Prometheus too."""
             headers = {key: value for key, value in export.headers.items() if key.lower().startswith("content-")}
             for each in (url, f"{prometheus.url}/api/v1/otlp")[: 1 + (export.path == "/v1/metrics")]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from endturn.formats import format_of
-from endturn.vocabulary.stop import Stop, find_stop, word_shown
+from endturn.vocabulary.stop import Stop, find_stop, sanitize_reason
 
 CHAT = format_of("openai_chat").reasons[""]
 OLLAMA = format_of("ollama").reasons[""]
@@ -225,7 +225,7 @@ def test_a_refusal_counts_before_a_clean_end(raw: str, expected: str) -> None:
     ],
 )
 def test_shows_words(raw: str) -> None:
-    assert word_shown(raw) == raw
+    assert sanitize_reason(raw) == raw
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_shows_words(raw: str) -> None:
     ],
 )
 def test_hides_values_that_are_no_word(raw: str) -> None:
-    assert word_shown(raw) == "[not a word]"
+    assert sanitize_reason(raw) == "[not a word]"
 
 
 @pytest.mark.parametrize(
@@ -255,4 +255,4 @@ def test_hides_values_that_are_no_word(raw: str) -> None:
     ],
 )
 def test_hides_the_text_after_a_word(raw: str, shown: str) -> None:
-    assert word_shown(raw) == shown
+    assert sanitize_reason(raw) == shown

@@ -22,7 +22,7 @@ from endturn.vocabulary import stop_reason_tables
 from endturn.vocabulary.messages import ChatResponse
 from endturn.vocabulary.providers import PROVIDERS
 from endturn.vocabulary.stop import TRUNCATED, Resume, Row, Stop, StopReason, find_row, find_stop, raw_text
-from endturn.vocabulary.tsv import shipped
+from endturn.vocabulary.tsv import package_data
 
 DATA = Path(__file__).parents[1] / "data"
 EVIDENCE = list(csv.DictReader((DATA / "stop_reasons.tsv").read_text().splitlines(), delimiter="\t"))
@@ -189,7 +189,7 @@ def test_a_private_stop_reason_belongs_to_one_provider(tmp_path: Path) -> None:
 
     A reply in any format is read with its provider's values, and with no other provider's.
     """
-    folder = Path(str(shipped()))
+    folder = Path(str(package_data()))
     dialects, rows = ((folder / name).read_text("utf-8") for name in ("dialects.tsv", "stop_reasons.tsv"))
     (tmp_path / "dialects.tsv").write_text(dialects, "utf-8")
     (tmp_path / "stop_reasons.tsv").write_text(rows + PRIVATE, "utf-8")

@@ -2,10 +2,10 @@
 
 The context variable is set and reset inside one step; it never stays set across a `yield`.
 
-Each call is announced once, by the layer with the most information; `open_call` gets the layer.
-endturn's own client announces at once; a wrapper (controller, decorator) announces at the end, and
-only if no layer below it did; an HTTP exchange only if no scope of a client is open. An outer layer
-adds its turn to every inner record and never makes a record of its own.
+Several layers may observe the same call. Only one of them, which knows most about it, emits the
+records. endturn's own client emits `CallStarted` at once; a wrapper (controller, decorator) only
+when it ends, and only if no layer below it has; an HTTP exchange only if no client's call is open.
+The records of an inner layer carry the turn of the outer one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from endturn.calls import listeners as hooks
 from endturn.calls.facts import plausible_facts, plausible_response
-from endturn.calls.listeners import Activation, Listener, emit, log_internal_error, next_id
+from endturn.calls.listeners import (
+    Activation,
+    Listener,
+    current_listeners,
+    emit,
+    log_internal_error,
+    next_id,
+)
 from endturn.calls.outcomes import RequestedCall, TurnKind, TurnOutcome
 from endturn.calls.records import (
     CallEnded,
@@ -41,7 +47,7 @@ from endturn.calls.turn_scope import (
     outcome_of,
 )
 from endturn.calls.turn_totals import add_call
-from endturn.vocabulary import Stop, StopReason, value_key, word_shown
+from endturn.vocabulary import Stop, StopReason, sanitize_reason, value_key
 
 if TYPE_CHECKING:
     from endturn.calls.facts import EndpointFacts, RequestFacts, ResponseFacts, SummarizedRequest
@@ -72,8 +78,8 @@ class Call:
 
     Open from the request until the response has been read to its end.
 
-    `end` closes it, once: later ends are ignored, so that the first of several signs of the end
-    (last chunk, close, garbage collection) counts.
+    `end` closes it. Further calls of `end` are ignored: a stream's last chunk, its close and its
+    garbage collection all call it.
     """
 
     layer: Layer
@@ -86,16 +92,16 @@ class Call:
     started_s: float
     started: CallStarted | None = None
     is_reported_below: bool = False
-    ended: bool = False
+    has_ended: bool = False
     first_chunk_s: float | None = None
     chunk_gaps_s: tuple[float, ...] = ()
     later_chunks: int = 0
     """The number of chunks after the first."""
     gap_interval: int = 1
-    """Every so many chunks, the time before one is kept: 1, 2, 4, …"""
+    """The time before every n-th chunk is kept. n doubles when `MAX_CHUNK_GAPS` are kept."""
     last_chunk_s: float = 0.0
     activations: tuple[Activation, ...] = ()
-    listeners: tuple[Listener, ...] = field(default_factory=hooks.current_listeners)
+    listeners: tuple[Listener, ...] = field(default_factory=current_listeners)
     """The listeners when it was opened: they receive its start and its end."""
     turn: Turn | None = None
     """The explicit turn that it belongs to, if the caller of `open_call` has set it."""
@@ -107,17 +113,18 @@ class Call:
     identity: ResponseIdentity = field(default_factory=ResponseIdentity)
     """The response's id and model, as soon as they are known."""
     adopt: object = None
-    """As in CallStarted."""
+    """Another instrumentation's span that the call adopts, as in CallStarted."""
 
     def step(self) -> ScopeStep:
         """Make this call, and its span, current for one step."""
         return ScopeStep(_call, self, self.activations)
 
     def includes(self, layer: Layer, summary: SummarizedRequest | None) -> bool:
-        """Return whether a request within this call is a part of it.
+        """Return whether a request that is sent within this call is a part of it.
 
-        A hook's HTTP request while a request is being sent is another call, unless both are equal:
-        a transport may pass on the request, perhaps in a form that cannot be read.
+        Within an HTTP exchange, another HTTP request is a part of it only if both have the same
+        summary, or the inner one has none: a transport forwards a request, while an event hook of
+        the HTTP client may send another one.
         """
         if self.layer is Layer.WRAPPER:
             return False
@@ -167,7 +174,7 @@ class Call:
             explicit = current_turn()
         turn, continuation = inference().resolve(self.summary, explicit)
         if turn.kind is TurnKind.IMPLICIT and not turn.iterations:
-            # The turn began with the call, which may be announced only after its end.
+            # The turn began with its first call, whose start may be emitted after its end.
             turn.started_s, turn.started_ns = self.started_s, self.started_ns
         turn.iterations += 1
         turn.open_streams += self.request.stream
@@ -189,10 +196,10 @@ class Call:
         return self.started
 
     def cancel(self) -> None:
-        """Cancel an announced call, because its request was not for a model."""
-        if self.started is None or self.ended:
+        """Withdraw a call whose start was emitted, because its request was not for a model."""
+        if self.started is None or self.has_ended:
             return
-        self.ended = True
+        self.has_ended = True
         turn = self.started.turn
         turn.iterations -= 1
         turn.open_streams -= self.started.request.stream
@@ -202,7 +209,7 @@ class Call:
     def mark_reported(self) -> None:
         """Mark enclosing wrapper calls as reported: the inner call emits the record."""
         outer = self.outer
-        # A call of an SDK, or over HTTP, has its own record, and has marked the calls around it.
+        # Stop at a call of another layer: it emitted its own record, and marked those around it.
         while outer is not None and not outer.is_reported_below and outer.layer is Layer.WRAPPER:
             outer.is_reported_below = True
             outer = outer.outer
@@ -224,16 +231,16 @@ class Call:
                 recorded.
             tool_calls: the client tool calls that it requests, to recognise their results; never
                 recorded.
-            error: the exception. That of a host that stops (a cancelled task, Ctrl-C) after the
-                stop reason has arrived is no error of the call.
+            error: the exception. One that only stops the application (a cancelled task, Ctrl-C) is
+                ignored if the stop reason has arrived before.
             ended_s: the end of the call, by `time.perf_counter()`. Defaults to now.
 
         Returns:
             The record; None if this layer makes none.
         """
-        if self.ended:
+        if self.has_ended:
             return None
-        self.ended = True
+        self.has_ended = True
         if self.is_reported_below:
             return None
         ended_s = ended_s or time.perf_counter()
@@ -244,29 +251,29 @@ class Call:
                 started.endpoint.provider,
                 started.request.model,
                 value_key(stop.raw),
-                word_shown(stop.raw),
+                sanitize_reason(stop.raw),
             )
-        is_stopped = error is not None and not isinstance(error, Exception)
+        is_interrupted = error is not None and not isinstance(error, Exception)
         ended = CallEnded(
             started=started,
             response=plausible_response(response),
-            error=None if is_stopped and stop.reason is not StopReason.CANCELLED else error,
+            error=None if is_interrupted and stop.reason is not StopReason.CANCELLED else error,
             duration_s=ended_s - self.started_s,
             first_chunk_s=self.first_chunk_s,
             chunk_gaps_s=self.chunk_gaps_s,
             content=None if self.content is None else _captured_content(self.content, stop),
         )
         add_call(turn, ended)
-        turns = inference()
-        turns.on_response(ended, self.summary)
+        turn_inference = inference()
+        turn_inference.on_response(ended, self.summary)
         emit(ended, self.listeners)
-        turns.on_call_end(ended, self.summary, tail, tool_calls)
+        turn_inference.on_call_end(ended, self.summary, tail, tool_calls)
         turn.open_streams -= started.request.stream
         if turn.pending_end is not None and not turn.open_streams:
-            outcome, raised = turn.pending_end
+            outcome, turn_error = turn.pending_end
             if outcome is TurnOutcome.COMPLETED:
                 outcome = outcome_of(ended)
-            end_turn(turn, outcome, error=raised, ended_s=ended_s)
+            end_turn(turn, outcome, error=turn_error, ended_s=ended_s)
         return ended
 
 
@@ -306,19 +313,19 @@ def open_call(
     """Open the scope of one provider call.
 
     Args:
-        layer: a client's call, or one over HTTP, is announced now; a wrapper's when it ends, unless
-            a call below it was.
+        layer: the start of a wrapper's call is emitted when it ends, unless a call below it was
+            emitted; that of other layers now.
         request: the facts of the request; endpoint: those of its address.
         summary: the request from which the call's turn is inferred, if none was declared.
         adopt: as in CallStarted.
-        is_deferred: the call is announced by `Call.ensure_started`, or when it ends.
+        is_deferred: emit the start when `Call.ensure_started` is called, or when the call ends.
 
     Returns:
-        The scope; None if it is part of an open call that is announced.
+        The scope; None if it is part of an open call.
     """
     outer = _call.get()
     # code may keep running in a call's context after the call's end
-    while outer is not None and outer.ended:
+    while outer is not None and outer.has_ended:
         outer = outer.outer
     if outer is not None and outer.includes(layer, summary):
         return None

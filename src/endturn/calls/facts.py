@@ -23,7 +23,7 @@ from endturn.calls.bounds import (
     is_plausible,
     shorten_name,
 )
-from endturn.vocabulary import StopReason, word_shown
+from endturn.vocabulary import StopReason, sanitize_reason
 
 if TYPE_CHECKING:
     from endturn.vocabulary import Request, Stop, Usage
@@ -302,7 +302,7 @@ class ResponseFacts:
             "other text and keys; `[not a word]` replaces a value without identifiers.",
             example="length",
             omit=(None,),
-            convert=word_shown,
+            convert=sanitize_reason,
             on=On.CALL | On.STOP,
         ),
         truncated=Fact(

@@ -33,17 +33,17 @@ ToolStarted."""
 FAILURES_BEFORE_DETACHING: Final = 100
 
 RECHECK_S: Final = 0.05
-"""Seconds between two checks of the listeners while none is awake. A check looks for OpenTelemetry
-providers, for which the API reads the environment, and a call without listeners should cost
-nothing."""
+"""Seconds between two checks of the listeners while none is enabled. A check looks for
+OpenTelemetry providers, for which the API reads the environment, and a call without listeners
+should cost nothing."""
 
 _listeners: tuple[Listener, ...] = ()
 
-_awake_predicates: tuple[Callable[[], bool], ...] = ()
-"""The `awake` functions of the listeners: each returns whether its listener would use a record."""
+_enabled_predicates: tuple[Callable[[], bool], ...] = ()
+"""The `is_enabled` methods of the listeners; see `listening`."""
 
 idle_until_s = 0.0
-"""No listener is checked again until then, by `time.monotonic`: none was awake."""
+"""No listener is checked again until then, by `time.monotonic`: none was enabled."""
 
 _consecutive_failures: dict[Callable[..., object], int] = {}
 
@@ -92,13 +92,13 @@ def subscribe(listener: Listener) -> Callable[[], None]:
 
 
 def _set_listeners(listeners: tuple[Listener, ...]) -> None:
-    global _listeners, _awake_predicates, _takes_content, idle_until_s
+    global _listeners, _enabled_predicates, _takes_content, idle_until_s
     _listeners = listeners
     idle_until_s = 0.0
-    _awake_predicates = tuple(
-        awake
+    _enabled_predicates = tuple(
+        is_enabled
         for listener in listeners
-        if (awake := getattr(listener, "awake", _always)) is not None
+        if (is_enabled := _enabled_predicate(listener)) is not None
     )
     _takes_content = any(getattr(listener, "takes_content", False) for listener in listeners)
 
@@ -111,21 +111,29 @@ def takes_content() -> bool:
 def listening() -> bool:
     """Return whether any listener would use a record.
 
-    A listener may have a method `awake` that returns whether it would, or an attribute `awake` that
-    is None if it never does; others always do. While none is awake, they are checked again every
-    `RECHECK_S`.
+    A listener may have a method `is_enabled` that returns whether it would, or an attribute
+    `is_enabled` that is None if it never does; others always do. While none is enabled, they are
+    checked again every `RECHECK_S`.
     """
     global idle_until_s
     if idle_until_s and time.monotonic() < idle_until_s:
         return False
-    predicates = _awake_predicates
-    for is_awake in predicates:
-        if is_awake():
+    predicates = _enabled_predicates
+    for is_enabled in predicates:
+        if is_enabled():
             idle_until_s = 0.0
             return True
-    if predicates is _awake_predicates:  # else a check has subscribed others, not checked yet
+    if predicates is _enabled_predicates:  # else a check has subscribed others, not checked yet
         idle_until_s = time.monotonic() + RECHECK_S
     return False
+
+
+def _enabled_predicate(listener: Listener) -> Callable[[], bool] | None:
+    """Return a listener's `is_enabled`, or `awake`, its name in 0.1, which is removed in 0.2."""
+    predicate: Callable[[], bool] | None = getattr(
+        listener, "is_enabled", getattr(listener, "awake", _always)
+    )
+    return predicate
 
 
 def _always() -> bool:

@@ -119,12 +119,12 @@ class RequestedCall(NamedTuple):
     Attributes:
         id: the server's id; without one, the format's synthetic id.
         name: the tool's name.
-        is_beside: it is in another choice than the first, and that choice is not truncated.
+        is_other_choice: it is in another choice than the first, and that choice is not truncated.
     """
 
     id: str
     name: str
-    is_beside: bool = False
+    is_other_choice: bool = False
 
 
 # Removed in 0.2: the names of 0.1.

@@ -23,7 +23,7 @@ from endturn.calls.records import (
     TurnStarted,
 )
 from endturn.calls.turn import Turn
-from endturn.vocabulary import StopReason, lines, shipped
+from endturn.vocabulary import StopReason, package_data, read_tsv
 
 if TYPE_CHECKING:
     from endturn.calls.facts import SummarizedRequest
@@ -225,7 +225,7 @@ def outcome_of(ended: CallEnded) -> TurnOutcome:
 
 OUTCOMES: Final = {
     StopReason(reason): TurnOutcome(outcome)
-    for _, (outcome, _, _, after, _) in lines(shipped(), "outcomes.tsv", range(5, 6))
+    for _, (outcome, _, _, after, _) in read_tsv(package_data(), "outcomes.tsv", range(5, 6))
     for reason in after.split()
 }
 """The outcome of a turn by the stop reason of its last response, if nothing else is known."""

@@ -185,7 +185,7 @@ def _reach(endpoint: str) -> None:
     except OSError as error:
         raise UsageError(
             f"nothing listens at OTEL_EXPORTER_OTLP_ENDPOINT="
-            f"{settings.address_shown(endpoint)} ({error}); start `endturn ui` or a Collector"
+            f"{settings.redact_address(endpoint)} ({error}); start `endturn ui` or a Collector"
         ) from None
 
 

@@ -253,7 +253,7 @@ _LIKELY_MISTAKES: Final = frozenset(
 
 def _redacted_value(variable: settings.Variable[object], name: str, text: str) -> str:
     """Return the value of a variable without secrets."""
-    return "(set, not shown)" if variable.is_secret else settings.value_shown(name, text)
+    return "(set, not shown)" if variable.is_secret else settings.redact_value(name, text)
 
 
 # --- Destinations ---------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def _as_json(diagnosis: Diagnosis) -> dict[str, object]:
                 "signal": receiver.destination.signal,
                 "exporter": receiver.destination.exporter,
                 "protocol": receiver.destination.protocol or None,
-                "endpoint": settings.address_shown(receiver.destination.url) or None,
+                "endpoint": settings.redact_address(receiver.destination.url) or None,
                 "variable": receiver.destination.variable or None,
                 **receivers.as_json(receiver.answer or receivers.ReceiverCheck("not dialled")),
             }
@@ -373,5 +373,5 @@ def _receiver_line(receiver: Receiver) -> str:
         return f"{destination.signal}: {where}"
     source = destination.variable or "default"
     answer = receiver.answer.text if receiver.answer is not None else "not dialled"
-    where = f"{settings.address_shown(destination.url)} ({destination.protocol}, {source})"
+    where = f"{settings.redact_address(destination.url)} ({destination.protocol}, {source})"
     return f"{destination.signal}: {where}: {answer}"

@@ -99,7 +99,7 @@ def _export(
         )
     if _has_credential_provider(destination):
         return ReceiverCheck("not checked: a credential provider makes the exporter's session")
-    address = settings.address_shown(destination.url)
+    address = settings.redact_address(destination.url)
     try:
         with requests.Session() as session:
             response = session.post(
@@ -130,11 +130,11 @@ def _export(
         if "text/html" in response.headers.get("Content-Type", ""):
             why = "answered with a web page: it is no OTLP receiver"
             return _failure(f"answers {status}", f"{address} {why}", status)
-        return ReceiverCheck(f"answers {sessions.status_shown(status)}", status)
+        return ReceiverCheck(f"answers {sessions.status_text(status)}", status)
     other = _other_protocol(parts, timeout_s) if status == 400 else ""
-    why = f"{address} answered {sessions.status_shown(status)}; "
+    why = f"{address} answered {sessions.status_text(status)}; "
     return _failure(
-        f"answers {sessions.status_shown(status)}",
+        f"answers {sessions.status_text(status)}",
         other or why + sessions.remedy(destination.signal, status),
         status,
     )

@@ -21,7 +21,7 @@ from endturn.vocabulary import (
     REPLACEMENT_CHARACTER,
     ChatResponse,
     Delta,
-    Pieces,
+    PieceJoiner,
     Stop,
     StopReason,
     ToolCall,
@@ -339,7 +339,7 @@ class IncomingResponse:
         self._strategy = strategy
         self._text = text
         self._received: list[str] = []
-        self._pieces = Pieces()  # set by a provider function that reads a stream by itself
+        self._pieces = PieceJoiner()  # set by a provider function that reads a stream by itself
         self._reasoning: list[str] = []
         self._calls: dict[int, list[str]] = {}
 

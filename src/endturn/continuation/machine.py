@@ -33,7 +33,7 @@ from typing import Final
 
 from endturn.calls import TurnOutcome
 from endturn.errors import IllegalTransition
-from endturn.vocabulary import lines, shipped
+from endturn.vocabulary import package_data, read_tsv
 
 
 class State(StrEnum):
@@ -196,7 +196,7 @@ class Machine:
 
 OUTCOMES: Final[Mapping[Signal, TurnOutcome]] = {
     Signal(signal): TurnOutcome(outcome)
-    for _, (outcome, _, signals, *_) in lines(shipped(), "outcomes.tsv", range(5, 6))
+    for _, (outcome, _, signals, *_) in read_tsv(package_data(), "outcomes.tsv", range(5, 6))
     for signal in signals.split()
 }
 """The outcome of a turn that each signal ended. A turn that reached a limit has that limit's

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from endturn.errors import UsageError, did_you_mean
-from endturn.vocabulary import shipped
+from endturn.vocabulary import package_data
 
 VARIABLE_PREFIX: Final = "ENDTURN_AGENT_"
 """The prefix of the policy's environment variables; a key in upper case follows."""
@@ -35,7 +35,9 @@ FILE_VARIABLE: Final = "ENDTURN_CONFIG_FILE"
 @cache
 def presets() -> Mapping[str, Mapping[str, Any]]:
     """Return the keys that each preset sets, by its name, from data/presets.toml."""
-    return MappingProxyType(tomllib.loads(shipped().joinpath("presets.toml").read_text("utf-8")))
+    return MappingProxyType(
+        tomllib.loads(package_data().joinpath("presets.toml").read_text("utf-8"))
+    )
 
 
 Dispatch = Literal["verified_terminal", "tool_call_only", "any_parsed"]

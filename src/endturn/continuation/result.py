@@ -19,8 +19,8 @@ from endturn.vocabulary import (
     Stop,
     ToolCall,
     Usage,
-    lines,
-    shipped,
+    package_data,
+    read_tsv,
 )
 
 # --- Effects --------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ Steps = Generator[Effect, Reply, TurnResult]
 
 _OUTCOMES: Final = {
     TurnOutcome(outcome): (resumes, notice)
-    for _, (outcome, resumes, *_, notice) in lines(shipped(), "outcomes.tsv", range(5, 6))
+    for _, (outcome, resumes, *_, notice) in read_tsv(package_data(), "outcomes.tsv", range(5, 6))
 }
 RESTARTABLE: Final = frozenset(
     outcome for outcome, (resumes, _) in _OUTCOMES.items() if resumes == "afresh"

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from endturn.calls import TurnOutcome
-from endturn.vocabulary import Tool, ToolCall, shipped
+from endturn.vocabulary import Tool, ToolCall, package_data
 
 Mode = Literal["response", "task"]
 ToolFunction = Callable[[ToolCall], str]
@@ -60,7 +60,7 @@ _STATUS_TEXT: Final[Mapping[object, str]] = {
 _MARKER: Final = re.compile(r"\[FINISH_STATUS:(\w+)\]\s*\Z")
 
 FINISH_RESPONSE, FINISH_TASK = map(
-    Tool.model_validate, json.loads(shipped().joinpath("terminators.json").read_text())
+    Tool.model_validate, json.loads(package_data().joinpath("terminators.json").read_text())
 )
 TASK_COMPLETED: Final = FINISH_TASK.but(
     name="task_completed", description="Deprecated: call finish_task instead."

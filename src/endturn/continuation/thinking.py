@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from endturn.vocabulary import lines, shipped
+from endturn.vocabulary import package_data, read_tsv
 
 
 def _pattern(mark: str) -> str:
@@ -20,7 +20,7 @@ def _pattern(mark: str) -> str:
 def _marks() -> dict[str, str]:
     """Return each opening mark with the pattern of its closing marks."""
     closing_patterns: dict[str, list[str]] = {}
-    for _, (opening, closing, _) in lines(shipped(), "thinking_marks.tsv", range(3, 4)):
+    for _, (opening, closing, _) in read_tsv(package_data(), "thinking_marks.tsv", range(3, 4)):
         closing_patterns.setdefault(opening, []).append(_pattern(closing))
     return {opening: "|".join(closings) for opening, closings in closing_patterns.items()}
 

@@ -1,9 +1,9 @@
-"""The tool gate: decides which calls of a response may run, and how the rest is handled.
+"""The tool gate: decides whether the tool calls of a response may run, and what happens if not.
 
-A batch runs completely or not at all, and only if the provider reports it as complete. The calls of
-a truncated or suspected response are requested again, even if they parse: a truncated call can look
-like a valid one (`{}`). A complete but invalid call is answered with its error, so that the model
-can correct it. JSON is never completed by closing braces.
+All calls of a response run, or none, and only if the provider reports the response as complete. If
+it is truncated, or suspected to be (`Stop.suspected`), its calls are requested again, even if they
+parse: a truncated call can look like a valid one (`{}`). A complete but invalid call is answered
+with its error, so that the model can correct it. JSON is never completed by closing braces.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ReportErrors:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The payload is truncated or suspected: every call of the response is requested again.
+    """The response is truncated, or suspected to be: all of its calls are requested again.
 
     Attributes:
-        issue: the problem, as in `schema.ISSUE`.
-        reason: the reason for running nothing, as in `schema.BLOCK_REASON`.
+        issue: the defect of the calls, for the metric of repairs: one of `schema.ISSUE`.
+        reason: the reason for blocking the calls, for the log event: one of `schema.BLOCK_REASON`.
     """
 
     issue: str
@@ -56,7 +56,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The response holds calls but is not a tool call.
+    """The stop reason is not that of a tool call, although the response has calls.
 
     They are neither run nor requested again.
     """
@@ -69,9 +69,11 @@ Verdict = RunCalls | ReportErrors | Repair | Refused
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of one tool call, with a message for the model.
+    """The defect of one tool call that does not run.
 
-    The issue is one of `schema.ISSUE` or `schema.BLOCK_REASON`.
+    Attributes:
+        issue: one of `schema.ISSUE` or `schema.BLOCK_REASON`.
+        message: the error message for the model.
     """
 
     issue: str
@@ -90,14 +92,13 @@ def judge(
     """Return the verdict on a response's tool calls.
 
     Args:
-        tools: the tools that the request declares, by name. Only these run, even if others have a
-            function.
-        runnable: the names that have a function; None if the host runs tools itself (and, if the
-            request declares none, knows their names).
+        tools: the tools that the request declares, by name. A call of another tool does not run.
+        runnable: the names of the tools that have a function. None if the host runs tools itself:
+            then, if the request declares no tools, any name is accepted.
         dispatch, suspect_full_budget, promote: as in ContinuationPolicy.
 
     Returns:
-        The verdict; None if there are no calls, and the stop reason announced none.
+        The verdict; None if the response has no calls, and its stop reason is not TOOL_CALL.
     """
     stop, calls = response.stop, response.tool_calls
     if stop.reason is StopReason.ERROR and stop.resume is Resume.REPAIR:
@@ -111,40 +112,40 @@ def judge(
     if not promote and (stop.promoted_from is not None or stop.reason is StopReason.END_TURN):
         return Refused()
     is_finished = stop.reason is not StopReason.MAX_TOKENS
-    checked = [
+    results = [
         parse(
             call,
             tools,
             runnable=runnable,
-            schema=dispatch != "tool_call_only",
+            checks_schema=dispatch != "tool_call_only",
             is_finished=is_finished and call.closed,
         )
         for call in calls
     ]
-    is_open = not all(call.closed for call in calls)
-    parsed_calls = tuple(call for call in checked if isinstance(call, ToolCall))
-    faults = [fault for fault in checked if isinstance(fault, Fault)]
+    has_open_calls = not all(call.closed for call in calls)
+    parsed_calls = tuple(call for call in results if isinstance(call, ToolCall))
+    faults = [fault for fault in results if isinstance(fault, Fault)]
     issue = next(
         (fault.issue for fault in faults if fault.issue != "unknown_tool"), "unverified_terminal"
     )
-    if dispatch == "any_parsed" and (arrived := _arrived_calls(response, checked)):
-        return RunCalls(unique_calls(arrived))
+    if dispatch == "any_parsed" and (arrived_calls := _arrived_calls(response, results)):
+        return RunCalls(unique_calls(arrived_calls))
     match stop.reason:
         case StopReason.MAX_TOKENS:
             return Repair(issue, "truncated")
         case StopReason.MISSING:
             return Repair(issue, "unverified_terminal")
         case StopReason.TOOL_CALL | StopReason.END_TURN if not (
-            stop.terminal_seen and all(map(_is_complete, calls, checked))
+            stop.terminal_seen and all(map(_is_complete, calls, results))
         ):
             return Repair("incomplete_json", "unverified_terminal")
         case StopReason.TOOL_CALL:
             pass
-        case StopReason.END_TURN if is_open:
-            pass
+        case StopReason.END_TURN if has_open_calls:
+            pass  # open calls that are not JSON: the model gets their errors
         case _:
             return Refused()
-    if suspect_full_budget and stop.suspected and not is_open:
+    if suspect_full_budget and stop.suspected and not has_open_calls:
         return Repair("suspected", "suspected")
     if any(fault.issue == "incomplete_json" for fault in faults):
         return Repair("incomplete_json", "invalid_json")
@@ -157,41 +158,45 @@ def judge(
         return RunCalls(parsed_calls)
     message = "not run, because another call of the same response was not valid"
     errors = (
-        (call, checked_call.message if isinstance(checked_call, Fault) else message)
-        for call, checked_call in zip(calls, checked, strict=True)
+        (call, result.message if isinstance(result, Fault) else message)
+        for call, result in zip(calls, results, strict=True)
     )
     return ReportErrors(tuple(errors), faults[0].issue)
 
 
 def _arrived_calls(
-    response: ChatResponse, checked: Sequence[ToolCall | Fault]
+    response: ChatResponse, results: Sequence[ToolCall | Fault]
 ) -> tuple[ToolCall, ...]:
     """Return the calls that parse, if the response allows running them; see `any_parsed`."""
     stop, calls = response.stop, response.tool_calls
     if stop.reason not in _ANY_PARSED or stop.detail == NO_GENERATION:
         return ()
-    is_cut = stop.reason is StopReason.MAX_TOKENS or stop.suspected
+    may_be_truncated = stop.reason is StopReason.MAX_TOKENS or stop.suspected
     return tuple(
         parsed
-        for call, parsed in zip(calls, checked, strict=True)
-        if isinstance(parsed, ToolCall) and _has_arrived(call, is_last=is_cut and call is calls[-1])
+        for call, parsed in zip(calls, results, strict=True)
+        if isinstance(parsed, ToolCall)
+        and _has_arrived(call, is_last=may_be_truncated and call is calls[-1])
     )
 
 
-def _is_complete(call: ToolCall, checked: ToolCall | Fault) -> bool:
+def _is_complete(call: ToolCall, result: ToolCall | Fault) -> bool:
     """Return whether a call arrived completely.
 
-    Arguments that are not JSON at all were not truncated: closed or not, the model gets the error.
-    Our own tools that take a text are the exception: any text could be incomplete.
+    Arguments that are not the beginning of JSON cannot be truncated JSON. So such a call counts as
+    complete even if it is open, and the model gets its error. endturn's terminator tools are an
+    exception: they accept plain text, and any text may be truncated.
     """
-    is_no_json = isinstance(checked, Fault) and checked.issue == "invalid_json"
-    return call.closed or (is_no_json and call.name not in TERMINATORS)
+    is_invalid_json = isinstance(result, Fault) and result.issue == "invalid_json"
+    return call.closed or (is_invalid_json and call.name not in TERMINATORS)
 
 
 def _has_arrived(call: ToolCall, *, is_last: bool) -> bool:
     """Return whether a call's arguments arrived.
 
-    `is_last`: it is the last call of a truncated response, so empty arguments are incomplete.
+    Args:
+        is_last: the response is truncated and ends with this call: it must have arguments, even if
+            it is closed.
     """
     if call.closed and not is_last:
         return True
@@ -206,17 +211,18 @@ def parse(
     tools: Mapping[str, Tool],
     *,
     runnable: Container[str] | None = None,
-    schema: bool = True,
+    checks_schema: bool = True,
     is_finished: bool = True,
 ) -> ToolCall | Fault:
     """Return the call with its arguments, parsed strictly; or its fault.
 
     Args:
-        tools, runnable: as in `judge`. schema: the arguments are validated by the tool's schema.
+        tools, runnable: as in `judge`.
+        checks_schema: validate the arguments by the tool's schema.
         is_finished: the call's text is known to be complete.
     """
-    offered = call.name in tools or (runnable is None and not tools)
-    if not offered or (runnable is not None and call.name not in runnable):
+    is_offered = call.name in tools or (runnable is None and not tools)
+    if not is_offered or (runnable is not None and call.name not in runnable):
         names = [name for name in tools if runnable is None or name in runnable]
         tool_list = f"the tools are: {', '.join(names)}" if names else "no tools were offered"
         return Fault("unknown_tool", f"there is no tool called {call.name!r}; {tool_list}")
@@ -226,13 +232,13 @@ def parse(
             arguments = call.arguments
             json.dumps(arguments, allow_nan=False)
         elif (call.arguments_raw or "").strip() or parameters.get("required"):
-            arguments = _summary(call, parameters, is_finished=is_finished) or strict_object(
-                call.arguments_raw or ""
-            )
+            arguments = _summary_arguments(
+                call, parameters, is_finished=is_finished
+            ) or strict_object(call.arguments_raw or "")
         else:
             arguments = {}  # some models send no arguments for a tool without required ones
-        mismatch = _mismatch(arguments, parameters, call.name) if schema else None
-    except Malformed as error:
+        mismatch = _schema_mismatch(arguments, parameters, call.name) if checks_schema else None
+    except MalformedJsonError as error:
         return Fault(error.issue, f"the arguments are not a JSON object: {error}")
     except (ValueError, TypeError, RecursionError) as error:
         return Fault("invalid_json", f"the arguments are not JSON: {error}")
@@ -241,8 +247,11 @@ def parse(
     return call.but(arguments=arguments)
 
 
-def _summary(call: ToolCall, parameters: Json, *, is_finished: bool) -> Json | None:
-    """Return a terminator tool's arguments if they are only a summary: a JSON string or text."""
+def _summary_arguments(call: ToolCall, parameters: Json, *, is_finished: bool) -> Json | None:
+    """Return the arguments of a terminator tool whose text is only the summary, not an object.
+
+    None for other tools, and for an object.
+    """
     if parameters != TERMINATORS.get(call.name):
         return None
     text = (call.arguments_raw or "").strip()
@@ -253,7 +262,7 @@ def _summary(call: ToolCall, parameters: Json, *, is_finished: bool) -> Json | N
     return {"summary": summary} if isinstance(summary, str) else None
 
 
-def _mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
+def _schema_mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
     if not parameters:
         return None
     # Imported here because it imports jsonschema, which takes 0.1 s that a host without tools need
@@ -266,10 +275,11 @@ def _mismatch(arguments: Json, parameters: Json, tool: str) -> str | None:
 # --- Strict JSON ----------------------------------------------------------------------------------
 
 
-class Malformed(ValueError):
+class MalformedJsonError(ValueError):
     """A text is not a strict JSON object.
 
-    `issue`: `incomplete_json` if it is the beginning of a longer text.
+    Attributes:
+        issue: "incomplete_json" if the text is the beginning of an object, else "invalid_json".
     """
 
     def __init__(self, issue: str, message: str) -> None:
@@ -281,17 +291,18 @@ def strict_object(text: str) -> Json:
     """Parse a text as a strict JSON object.
 
     Raises:
-        Malformed: it is not an object, has a key twice, or holds a number that JSON does not allow.
+        MalformedJsonError: it is not an object, has a key twice, or has a number that JSON does not
+            allow.
     """
     try:
         value = strict(text)
     except json.JSONDecodeError as error:
         issue = "incomplete_json" if _is_beginning(text, error) else "invalid_json"
-        raise Malformed(issue, str(error)) from None
+        raise MalformedJsonError(issue, str(error)) from None
     except ValueError as error:
-        raise Malformed("invalid_json", str(error)) from None
+        raise MalformedJsonError("invalid_json", str(error)) from None
     if not isinstance(value, dict):
-        raise Malformed("invalid_json", f"it is of type {type(value).__name__}")
+        raise MalformedJsonError("invalid_json", f"it is of type {type(value).__name__}")
     return value
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
+    from endturn.formats.accumulator import ResponseAccumulator as ResponseAccumulator
     from endturn.formats.answer_blocks import (
         together as together,
         unfinished as unfinished,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         says_of_stop as says_of_stop,
         status_of as status_of,
     )
-    from endturn.formats.fold import Fold as Fold
     from endturn.formats.format import Format as Format
     from endturn.formats.framing import (
         CONTENT_TYPE as CONTENT_TYPE,
@@ -118,7 +118,7 @@ else:
                 "safe_excerpt",
                 "status_of",
             ),
-            "fold": ("Fold",),
+            "accumulator": ("ResponseAccumulator",),
             "format": ("Format",),
             "framing": ("BytesDecoder", "CONTENT_TYPE", "DONE", "decoder", "parse"),
             "history": (

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from endturn.errors import ProviderError, ProviderTimeout, ProviderUnavailable, RequestRejected
 from endturn.formats.reading import PLAIN, count, items, member, text
 from endturn.formats.summaries import Context
-from endturn.vocabulary import Resume, Row, Stop, StopReason, find_stop, lines, shipped
+from endturn.vocabulary import Resume, Row, Stop, StopReason, find_stop, package_data, read_tsv
 
 _REQUEST_IDS: Final = (
     *("request-id", "x-request-id", "x-amzn-requestid"),
@@ -526,8 +526,8 @@ class _ErrorAnswers(NamedTuple):
 def _error_answers() -> _ErrorAnswers:
     words: dict[str, dict[str, ErrorWords]] = {}
     statuses: dict[str, int] = {}
-    for _, (format_, when, type_, code, message) in lines(
-        shipped(), "error_answers.tsv", range(5, 6)
+    for _, (format_, when, type_, code, message) in read_tsv(
+        package_data(), "error_answers.tsv", range(5, 6)
     ):
         if message:
             words.setdefault(format_, {})[when] = ErrorWords(type_, code or None, message)
@@ -568,8 +568,8 @@ def _sentences() -> tuple[tuple[re.Pattern[str], frozenset[str], Row | None], ..
     text that describes no stop.
     """
     rows: dict[str, tuple[list[str], list[str]]] = {}
-    for _, (meaning, pattern, words, _source) in lines(
-        shipped(), "error_sentences.tsv", range(4, 5)
+    for _, (meaning, pattern, words, _source) in read_tsv(
+        package_data(), "error_sentences.tsv", range(4, 5)
     ):
         patterns, all_words = rows.setdefault(meaning, ([], []))
         patterns.append(pattern)

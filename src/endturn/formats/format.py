@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from endturn.errors import DecodeError, UsageError
+from endturn.formats.accumulator import Reader, ResponseAccumulator
 from endturn.formats.errors import error_of, safe_excerpt
-from endturn.formats.fold import Fold, Reader
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import ResumeFunction, UnfinishedBlocks, unfinished_parts
 from endturn.formats.parts import Part
@@ -50,7 +50,7 @@ class Decoder:
 
     def __init__(self, format: Format, ctx: Context) -> None:
         self._format, self._ctx = format, ctx
-        self._fold = Fold(ctx, format, keep=True)
+        self._accumulator = ResponseAccumulator(ctx, format, keep_content=True)
 
     def feed(self, event: Event) -> Iterable[Delta]:
         """Return the deltas of one event.
@@ -60,16 +60,16 @@ class Decoder:
             ProviderError: the stream reports an error before its end; `partial` holds the response
                 so far.
         """
-        data, fold = event.data, self._fold
+        data, accumulator = event.data, self._accumulator
         if (problem := self._format.shape_error(data, False)) is not None:
             raise DecodeError(problem, provider=self._ctx.provider, body=safe_excerpt(repr(data)))
         deltas = []
-        for part in fold.read(data):
-            delta = fold.add(part)
+        for part in accumulator.read(data):
+            delta = accumulator.add(part)
             if delta is not None:
                 deltas.append(delta)
-        if fold.is_broken:
-            body = self._format.error_in(data) or {**data, "error": fold.error}
+        if accumulator.is_broken:
+            body = self._format.error_in(data) or {**data, "error": accumulator.error}
             failure = error_of(200, {}, body, ctx=self._ctx)
             failure.partial = self.close()
             raise failure
@@ -77,7 +77,7 @@ class Decoder:
 
     def close(self) -> ChatResponse:
         """Return the response so far."""
-        return self._fold.response()
+        return self._accumulator.response()
 
 
 class _Encoding(Protocol):
@@ -152,7 +152,7 @@ class Format:
         headers: reads parts from a response's headers.
         blocks: makes a replay's blocks from those of the reader; None if they are the same.
         has_end: a response ends with an event of its own; otherwise with the reason.
-        end_words: each event that may end a stream, its last one or an error, has one of these in
+        end_markers: each event that may end a stream, its last one or an error, has one of these in
             its bytes. Other events need not be read at once. None if there are no such words.
         reports_call_ends: the format reports the end of a call; otherwise the next call ends it, or
             a reason that is no truncation.
@@ -194,9 +194,9 @@ class Format:
     own_shape_error: Callable[[Any, bool], str | None] | None = None
     error_in: Callable[[Any], Any]
     headers: Callable[[Mapping[str, str]], Iterable[Part]] | None = None
-    blocks: Callable[[Fold], Iterable[Json]] | None = None
+    blocks: Callable[[ResponseAccumulator], Iterable[Json]] | None = None
     has_end: bool = False
-    end_words: tuple[bytes, ...] | None = None
+    end_markers: tuple[bytes, ...] | None = None
     reports_call_ends: bool = True
     splits_answer: bool = False
     own_rows: Callable[[Context], Mapping[str, Row]] | None = None
@@ -266,9 +266,9 @@ class Format:
         )
         return private(CHAT, provider.dialect) if provider is not None and has_own_words else {}
 
-    def summarizer(self, ctx: Context) -> Fold:
-        """Return a Fold that keeps no content, for telemetry."""
-        return Fold(ctx, self, keep=False)
+    def summarizer(self, ctx: Context) -> ResponseAccumulator:
+        """Return an accumulator that keeps no content, for telemetry."""
+        return ResponseAccumulator(ctx, self, keep_content=False)
 
     def decoder(self, ctx: Context) -> Decoder:
         """Return a decoder that builds a response from a stream's events."""
@@ -313,11 +313,11 @@ class Format:
             raise error_of(200, headers or {}, error, ctx=ctx)
         if (problem := self.shape_error(body, True)) is not None:
             raise DecodeError(problem, provider=ctx.provider, body=safe_excerpt(repr(body)))
-        fold = Fold(ctx, self, keep=True)
+        accumulator = ResponseAccumulator(ctx, self, keep_content=True)
         header_parts = self.headers(headers or {}) if self.headers is not None else ()
-        for part in chain(header_parts, fold.read(body)):
-            fold.add(part)
-        return fold.response(headers)
+        for part in chain(header_parts, accumulator.read(body)):
+            accumulator.add(part)
+        return accumulator.response(headers)
 
     def matches_shape(self, data: Any) -> bool | None:
         """Return whether an event or a body has the format's shape; None if it is empty."""

@@ -23,9 +23,9 @@ DONE: Final = "[DONE]"
 """The data of the event that ends a stream of the chat format; it is not JSON."""
 
 _DONE: Final = DONE.encode()
-END_WORDS: Final = (_DONE, b"error")
+END_MARKERS: Final = (_DONE, b"error")
 """Words of which every event has one that ends a stream of any format and is not the format's own
-last event: see `end_words`."""
+last event: see `end_markers`."""
 _BOM: Final = b"\xef\xbb\xbf"
 _LINE_BYTES: Final = 64
 """Memory that a line takes besides its bytes."""

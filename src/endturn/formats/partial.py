@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from endturn.formats.call_arguments import arguments, is_json_object, is_plain_text
 from endturn.formats.reading import member, text
-from endturn.vocabulary import TEXT_TOOLS, Json, ToolCall, paired
+from endturn.vocabulary import TEXT_TOOLS, Json, ToolCall, join_surrogates
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class PartialChoice:
     """One of several answers: its stop reason, and facts on its content."""
 
     raw: str | None = None
-    own: str | None = None
+    native: str | None = None
     detail: str | None = None
     has_resumed: bool = False  # content arrived after a reason
     has_content: bool = False
@@ -90,7 +90,7 @@ def merge_pieces(pieces: Sequence[Mapping[str, Any]]) -> Json:
             and all(isinstance(value, str) for value in values)
             and name not in _UNSPLIT_MEMBERS
         ):
-            merged[name] = paired("".join(values))
+            merged[name] = join_surrogates("".join(values))
         elif len(values) > 1 and all(isinstance(value, list) for value in values):
             merged[name] = [*chain.from_iterable(values)]
         elif len(values) > 1 and all(isinstance(value, Mapping) for value in values):

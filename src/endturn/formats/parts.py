@@ -1,6 +1,6 @@
 """The parts of a response, independent of its format.
 
-A format's reader yields parts, the fold assembles them.
+A format's reader yields parts, the `ResponseAccumulator` assembles them.
 """
 
 from __future__ import annotations
@@ -172,14 +172,14 @@ class Token(NamedTuple):
 class Reason(NamedTuple):
     """A choice's stop reason as the provider wrote it.
 
-    None counts as a choice without a reason. `own`: the choice's own reason, if a gateway's value
-    replaces it.
+    None counts as a choice without a reason. `native`: the reason of the provider behind a gateway,
+    if the gateway replaced it by one of its own.
     """
 
     raw: object
     choice: int = 0
     detail: str | None = None
-    own: str | None = None
+    native: str | None = None
 
 
 class Unfinished(NamedTuple):

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from endturn.calls import MOST, RequestedCall
-from endturn.vocabulary import cleaned
+from endturn.vocabulary import fix_json_surrogates
 
 if TYPE_CHECKING:
     from endturn.vocabulary import Json  # with pydantic, which takes long to import
@@ -254,7 +254,9 @@ def strict(raw: str) -> Any:
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return cleaned(value) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else value
+    return (
+        fix_json_surrogates(value) if "\\ud" in raw or "\\uD" in raw or not raw.isascii() else value
+    )
 
 
 _MARK: Final = re.compile(r'["{}\[\]]')

@@ -21,7 +21,7 @@ from endturn.formats.reading import (
     texts,
 )
 from endturn.formats.summaries import RequestSummary, Routed
-from endturn.vocabulary import lines, shipped
+from endturn.vocabulary import package_data, read_tsv
 
 FieldReader = Callable[[Any], Any]
 
@@ -101,8 +101,8 @@ def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
     Of a field's paths, the first with a value counts.
     """
     paths_by_format: dict[str, list[_MemberPath]] = {}
-    for location, (format_, row_name, paths) in lines(
-        shipped(), "request_members.tsv", range(3, 4)
+    for location, (format_, row_name, paths) in read_tsv(
+        package_data(), "request_members.tsv", range(3, 4)
     ):
         if row_name not in _READERS:
             raise ValueError(f"{location}: {row_name!r} must be one of {', '.join(_READERS)}")

@@ -29,8 +29,8 @@ from endturn.vocabulary import (
     find_row,
     find_stop,
     find_word,
-    lines,
-    shipped,
+    package_data,
+    read_tsv,
 )
 
 
@@ -76,7 +76,7 @@ class Entry:
 def _meanings(kind: str) -> dict[str, str]:
     return {
         word: meaning
-        for _, (word_kind, word, meaning) in lines(shipped(), "meanings.tsv", range(3, 4))
+        for _, (word_kind, word, meaning) in read_tsv(package_data(), "meanings.tsv", range(3, 4))
         if word_kind == kind
     }
 

@@ -15,7 +15,7 @@ import yaml
 
 from endturn.generate.templates import page
 from endturn.telemetry import schema
-from endturn.vocabulary import lines, shipped
+from endturn.vocabulary import package_data, read_tsv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +37,15 @@ DATA: Final[dict[str, Any]] = yaml.safe_load(
 )
 INFERENCE: Final = tuple(
     value
-    for _, (attribute, kind, values, _) in lines(shipped(), "span_kinds.tsv", range(4, 5))
+    for _, (attribute, kind, values, _) in read_tsv(package_data(), "span_kinds.tsv", range(4, 5))
     if attribute == schema.OPERATION.key and kind == "call"
     for value in values.split()
 )
 """The operations, in any case, whose spans represent one answer of a model."""
 SOURCES: Final = tuple(
     AttributeSource(attribute=attribute, provider=provider.strip("-"), span=span.strip("-"))
-    for _, (attribute, provider, span, readers) in lines(
-        shipped(), "reason_attributes.tsv", range(4, 5)
+    for _, (attribute, provider, span, readers) in read_tsv(
+        package_data(), "reason_attributes.tsv", range(4, 5)
     )
     if readers in ("both", "collector")
 )

@@ -25,7 +25,7 @@ from endturn.errors import UsageError
 from endturn.instrumentation import _instrument as instrumentation, destinations, worker_exit
 from endturn.instrumentation.destinations import listing
 from endturn.instrumentation.service_name import service_name_of_command
-from endturn.telemetry import APART_S, Options, OptionsGiven, cleanup, instruments_of
+from endturn.telemetry import APART_S, OptionKwargs, Options, cleanup, instruments_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs.export import LogRecordExporter
@@ -185,7 +185,7 @@ class Telemetry:
         if self._providers:
             self._resource = resource
             self._stand_by()
-            cleanup.after_fork(self._stand_by)
+            cleanup.register_after_fork(self._stand_by)
         atexit.register(self.shutdown)
         worker_exit.before_worker_ends(self.shutdown)
         is_main = threading.current_thread() is threading.main_thread()
@@ -272,7 +272,7 @@ class Telemetry:
 _configured: Telemetry | None = None
 
 
-@settings.keywords_checked(unpacked=OptionsGiven)
+@settings.keywords_checked(unpacked=OptionKwargs)
 def configure(
     *,
     service_name: str | None = None,
@@ -281,7 +281,7 @@ def configure(
     metric_exporter: MetricExporter | None = None,
     log_exporter: LogRecordExporter | None = None,
     instrument: bool = True,
-    **options: Unpack[OptionsGiven],
+    **options: Unpack[OptionKwargs],
 ) -> Telemetry:
     """Set up traces, metrics and logs over OTLP (HTTP), and observe this process's model calls.
 

@@ -18,8 +18,8 @@ from endturn.instrumentation import http_clients, worker_exit
 from endturn.telemetry import (
     CURRENT,
     INSTANCE,
+    OptionKwargs,
     Options,
-    OptionsGiven,
     Providers,
     Recorder,
     TurnInference,
@@ -71,7 +71,7 @@ class _Instrumentation:
             self.has_called = True
             atexit.unregister(_close)
             atexit.register(_close, self)
-            if not self.recorder.awake():
+            if not self.recorder.is_enabled():
                 _warn_without_sdk()
         if is_recorded:
             self.observe_spans()
@@ -115,7 +115,7 @@ class _Instrumentation:
         except Exception:
             log_internal_error("looking at a span")
         since_ns = 0 if self.observer is None else self.observer.since_ns
-        foreign_spans.record_to(foreign_spans.RecordedTo(provider, self.observer, since_ns))
+        foreign_spans.record_to(foreign_spans.RecordingTarget(provider, self.observer, since_ns))
 
     def ignore_spans(self) -> None:
         """Stop observing spans."""
@@ -133,13 +133,13 @@ _current: _Instrumentation | None = None
 _warned = False
 
 
-@settings.keywords_checked(unpacked=OptionsGiven)
+@settings.keywords_checked(unpacked=OptionKwargs)
 def instrument(
     *,
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
     logger_provider: _logs.LoggerProvider | None = None,
-    **options: Unpack[OptionsGiven],
+    **options: Unpack[OptionKwargs],
 ) -> None:
     """Observe every model call that this process makes over HTTP, endturn's own included.
 
@@ -285,4 +285,4 @@ def _forked() -> None:
     _lock = threading.Lock()
 
 
-cleanup.after_fork(_forked)
+cleanup.register_after_fork(_forked)

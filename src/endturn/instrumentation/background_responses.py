@@ -133,4 +133,4 @@ def _end_response(key: Key) -> None:
     end_call(response.call, response.summary)
 
 
-cleanup.after_fork(_pending.clear)
+cleanup.register_after_fork(_pending.clear)

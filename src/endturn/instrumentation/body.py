@@ -1,4 +1,4 @@
-"""The bytes of a response, read as they pass to the host, which gets them at the same time."""
+"""Reads a response's bytes while they are passed on to the application."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from endturn.formats import Format
 
 UNPARSED: Final = ResponseSummary(ResponseFacts(stop=Stop(StopReason.UNKNOWN, detail="unreadable")))
-"""The summary of a response that endturn could not read."""
+"""The summary of a response that endturn could not parse."""
 
 ABANDONED: Final = "abandoned"
 """The detail of a response that its host dropped without closing it."""
@@ -58,7 +58,7 @@ _FRAMINGS: Final = {
     "application/jsonl": Framing.NDJSON,
 }
 _OK: Final = 200
-"""The status that promises a response; other statuses of success (202, 204) may have none."""
+"""The status of a response with a body; other statuses of success (202, 204) may have none."""
 _LEADING_SPACE: Final = b" \t\r\n\xef\xbb\xbf"
 _EVENT_ENDS: Final = {Framing.SSE: (b"\n\n", b"\r\n\r\n"), Framing.NDJSON: (b"\n",)}
 """The last bytes of an event. Those of AWS's messages are determined by their beginning only."""
@@ -75,10 +75,10 @@ EAGER_CHUNKS: Final = 4
 """Chunks that are read as they arrive, from the first event on: they hold the response's id and
 model."""
 MAX_HELD_CHUNKS: Final = 32
-"""The most chunks that wait to be read together: the processor's caches hold our code then. Reading
-one between two steps of the host takes three times as long."""
+"""Maximum number of chunks that are held to be parsed together. Parsing each chunk when it arrives
+takes three times as long, because the application's code evicts ours from the CPU caches."""
 MAX_HELD_CHUNK_BYTES: Final = 1024
-"""The longest chunk that waits. A longer one holds many events, or a large one."""
+"""The size of the longest chunk that is held. A longer one has many events, or a large one."""
 
 MAX_CAPTURED_EVENTS: Final = 100_000
 """Events of one response that are kept for listeners that take content."""
@@ -90,7 +90,8 @@ _BINARY_TYPES: Final = (
     "application/octet-stream",
     "application/pdf",
 )
-"""Prefixes of the content types that are no response of a model, if it is too large to be read."""
+"""Prefixes of the content types of files: a response with one of these that is too large to be
+parsed is not a model's."""
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class CapturedEvents:
 
     Attributes:
         size: bytes of the stream that were read so far, if known.
-        is_cut: a part of the response was not kept.
+        is_cut: a part of the response was not kept, as in `Content.is_cut`.
     """
 
     values: list[Any] = field(default_factory=list)
@@ -119,17 +120,17 @@ class CapturedEvents:
 class BodyReader:
     """Reads a response from its bytes: the events of a stream, or one JSON value at its end.
 
-    Chunks of a stream that hold nothing but events in its middle wait, and are read many at a time.
-    That changes neither the summary nor the time of the response's end, only the time of reading.
+    In the middle of a stream, chunks of complete events are held and parsed together, which costs
+    less. The chunk that may end the response is parsed at once, so its end is noticed in time.
 
     Attributes:
         is_done: the stream's last event has passed, or the provider's error in its place: anything
             that follows is ignored.
-        error: the provider's error instead of a response, or of its end; known when closed.
-        is_begun: something in the format arrived, if without content; or nothing at all arrived
-            with a status that promises a response, so that only the request identifies it; or it is
-            too large to be read, and no picture, sound or file.
-        unpacker: of a body whose bytes are compressed.
+        error: the error that the provider sent instead of a response, or within it. Set by `close`.
+        is_recognised: the response is a model's although its summary is empty: it begins like one;
+            or it has status 200 and no body, so that only the request identifies it; or it is too
+            large to be parsed, and no image, audio or other file.
+        unpacker: decompresses the body; None if it is not compressed.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class BodyReader:
         self._accumulator = format_.summarizer(context)
         self._body = bytearray()
         self.is_done = False
-        self.is_begun = False
+        self.is_recognised = False
         # the bytes are in the format; None before any arrive
         self._is_in_format: bool | None = None
         self.error: ProviderError | None = None
@@ -160,14 +161,14 @@ class BodyReader:
         framing = framing_of(self._content_type, format_, context) if status < 300 else None
         self._events = None if framing is None else decoder(framing, limit=MAX_UNPARSED_BYTES)
         self._beginnings = _BEGINNINGS.get(framing or Framing.SSE, ())
-        self._head = b""
+        self._stream_start = b""
         # no other API responds in AWS's frames
-        self._is_framed = framing is Framing.EVENTSTREAM
+        self._is_aws_stream = framing is Framing.EVENTSTREAM
         encoding = "" if is_unpacked else (headers.get("content-encoding") or "").strip().lower()
         self.unpacker = Unpacker(encoding) if encoding not in ("", "identity") else None
-        self._end_words = format_.end_words or ()
+        self._end_markers = format_.end_markers or ()
         self._event_ends = (
-            () if framing is None or format_.end_words is None else _EVENT_ENDS.get(framing, ())
+            () if framing is None or format_.end_markers is None else _EVENT_ENDS.get(framing, ())
         )
         self._held_chunks: list[bytes] = []
         self._free_slots = 0  # the number of further chunks that may wait
@@ -186,11 +187,12 @@ class BodyReader:
                 or body.
         """
         with self._lock:
+            # Hold a chunk of complete events that does not end the response.
             if (
                 self._free_slots
                 and len(chunk) <= MAX_HELD_CHUNK_BYTES
                 and chunk.endswith(self._event_ends)
-                and not any(map(chunk.__contains__, self._end_words))
+                and not any(map(chunk.__contains__, self._end_markers))
             ):
                 self._held_chunks.append(bytes(chunk))
                 self._free_slots -= 1
@@ -214,7 +216,7 @@ class BodyReader:
         return chunk
 
     def _read_bytes(self, chunk: bytes) -> bool:
-        """Read bytes, unpacked, in pieces of a bounded size. Returns whether it is complete."""
+        """Decompress bytes and parse them in slices. Returns whether the response is complete."""
         try:
             if self.unpacker is None and len(chunk) <= SLICE_BYTES:
                 return self._read_piece(chunk)
@@ -223,7 +225,7 @@ class BodyReader:
                     break
             return self.is_done
         except TooLargeError:
-            self.is_begun |= not self._content_type.startswith(_BINARY_TYPES)
+            self.is_recognised |= not self._content_type.startswith(_BINARY_TYPES)
             raise
 
     def _may_begin(self, chunk: bytes) -> bool:
@@ -231,10 +233,13 @@ class BodyReader:
 
         The first chunks may be short.
         """
-        head = self._head = (self._head + chunk).lstrip(_LEADING_SPACE)[:64]
-        if not head or not self._beginnings:
+        stream_start = self._stream_start = (self._stream_start + chunk).lstrip(_LEADING_SPACE)[:64]
+        if not stream_start or not self._beginnings:
             return True
-        return any(head.startswith(word) or word.startswith(head) for word in self._beginnings)
+        return any(
+            stream_start.startswith(word) or word.startswith(stream_start)
+            for word in self._beginnings
+        )
 
     def _is_error_complete(self) -> bool:
         """Return whether this is an error response of which no more is read."""
@@ -258,14 +263,14 @@ class BodyReader:
             self._body.clear()
         accumulator = self._accumulator
         if self._is_in_format is None and not self._may_begin(chunk):
-            self._is_in_format = False  # text of some kind, without events
+            self._is_in_format = False  # no stream of events begins like this
         captured = self._captured
         if captured is not None:
             captured.size += len(chunk)
         for event in events.feed(chunk):
             if self._is_in_format is None:
                 self._is_in_format = self._format.matches_shape(event.data)
-                self.is_begun |= self._is_framed
+                self.is_recognised |= self._is_aws_stream
             if captured is not None:
                 captured.append(event)
             accumulator.feed(event)
@@ -289,8 +294,8 @@ class BodyReader:
         with self._lock:
             if self._held_chunks:
                 self._read_bytes(self._take_held_chunks())
-            is_known = self._events is not None and self._accumulator.has_reason
-            return self._accumulator.requested_calls() if is_known else ()
+            has_stop_reason = self._events is not None and self._accumulator.has_reason
+            return self._accumulator.requested_calls() if has_stop_reason else ()
 
     def truncated_tail(self) -> str:
         """Return the last visible characters of a stream whose stop reason means truncation.
@@ -303,10 +308,10 @@ class BodyReader:
         with self._lock:
             if self._held_chunks:
                 self._read_bytes(self._take_held_chunks())
-            is_known = self._events is not None and self._accumulator.has_reason
+            has_stop_reason = self._events is not None and self._accumulator.has_reason
             return (
                 self._accumulator.tail
-                if is_known and self._accumulator.stop(abandoned=True).truncated
+                if has_stop_reason and self._accumulator.stop(abandoned=True).truncated
                 else ""
             )
 
@@ -347,7 +352,7 @@ class BodyReader:
             self._accumulator.feed(event)
         summary = self._accumulator.close(abandoned=is_abandoned and not self.is_done)
         if is_empty(summary):
-            self.is_begun |= self._status == _OK and self._is_in_format is not False
+            self.is_recognised |= self._status == _OK and self._is_in_format is not False
         if self._accumulator.is_broken:
             self.error = error_within(self._accumulator.error, ctx=self._context)
         return summary
@@ -362,7 +367,7 @@ class BodyReader:
         if is_empty(summary):
             if self._format.matches_shape(body) is False:
                 raise DecodeError("the provider sent JSON of another format")
-            self.is_begun |= self._status == _OK
+            self.is_recognised |= self._status == _OK
         return summary
 
     def _parse_body(self) -> Any:
@@ -376,7 +381,7 @@ class BodyReader:
         except DecodeError:
             if self._body and not _is_truncated_json(self._body):
                 raise
-            self.is_begun = len(self._body) > 0
+            self.is_recognised = len(self._body) > 0
             return None
 
     def _items_of(self, body: Any) -> Iterable[Any]:
@@ -401,7 +406,7 @@ class BodyReader:
 
 
 def is_empty(summary: ResponseSummary) -> bool:
-    """Return whether the summary is empty: the bytes are in another format."""
+    """Return whether nothing was read from the response, as if its bytes are in another format."""
     facts = summary.facts
     is_missing = facts.stop.reason is StopReason.MISSING
     return is_missing and not (facts.id or facts.model or facts.usage or facts.output_chars)
@@ -444,7 +449,7 @@ def json_object(content: Any) -> Mapping[str, Any] | None:
 
 
 def reason_of_read_error(error: BaseException) -> tuple[StopReason, BaseException, str | None]:
-    """Return reason, error and detail of a response whose reading raised, if it has no reason."""
+    """Return the fallback stop reason, error and detail for a response whose reading raised."""
     if not isinstance(error, Exception):
         return StopReason.CANCELLED, error, None
     name = type(error).__name__
@@ -520,7 +525,7 @@ def capture_content(
 def _request_of(format_: Format, fields: Mapping[str, Any], context: Context) -> Request | None:
     try:
         return request_of(format_, {"model": context.request.facts.model, **fields})
-    # pydantic's too: the request is not in the format
+    # ValueError includes pydantic's: the request is not in the format
     except (DecodeError, ValueError, TypeError):
         return None
     except Exception:
@@ -533,13 +538,14 @@ def _responses_of(
 ) -> tuple[ChatResponse, ...]:
     """Return a response for each choice.
 
-    `stop` is that of the first, whose end the host may not have read.
+    The first gets `stop`, the recorded stop of the call: if the host stopped reading, the events
+    alone would give another one.
     """
     choices = context.request.facts.choice_count
     # Each choice is read as if it were the only one.
     single_choice = replace(context, request=context.request.with_facts(choice_count=1))
     decoders: dict[int, Any] = {}
-    # the provider's error, or another format: earlier events count
+    # An event may be the provider's error, or in another format: keep what came before it.
     with suppress(DecodeError, ProviderError):
         for item in captured:
             if not (isinstance(item, Event) or context.request.facts.stream):

@@ -61,7 +61,7 @@ from endturn.telemetry import cleanup
 from endturn.vocabulary import ChatResponse, Delta, Request, Stop, StopReason
 
 if TYPE_CHECKING:
-    from endturn.formats import Fold, Format
+    from endturn.formats import Format, ResponseAccumulator
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,7 +195,7 @@ class _CallRun:
         # The end is announced in the context in which the call began, with its turn and its span,
         # whatever the task or thread.
         self._variables: Variables = copy_context()
-        self._summarizer: Fold | None = None
+        self._summarizer: ResponseAccumulator | None = None
         # If a listener takes content: the provider's own items, and the pieces of text.
         self._captured: CapturedEvents | None = None
         self._pieces: list[str] | None = [] if listeners.takes_content() else None
@@ -207,7 +207,7 @@ class _CallRun:
         return self._call.step()
 
     def on_yield(self, item: Any) -> None:
-        if self._call.is_reported_below or self._call.ended:
+        if self._call.is_reported_below or self._call.has_ended:
             return
         if self._call.first_chunk_s is None:
             self._call.request = replace(self._call.request, stream=True)
@@ -225,8 +225,8 @@ class _CallRun:
             self._read_item(item)
 
     def on_return(self, result: Any) -> None:
-        if self._call.is_reported_below or self._call.ended:
-            self._call.ended = True
+        if self._call.is_reported_below or self._call.has_ended:
+            self._call.has_ended = True
         elif isinstance(result, ChatResponse):
             self._end_with_response(result)
         elif self._has_deltas:
@@ -250,7 +250,7 @@ class _CallRun:
         self._finish(stop or Stop(reason, incomplete=True), error)
 
     def on_close(self, ended_s: float | None = None, detail: str | None = None) -> None:
-        if not self._call.ended and not self._call.is_reported_below:
+        if not self._call.has_ended and not self._call.is_reported_below:
             self._finish(
                 Stop(StopReason.CANCELLED, detail=detail, incomplete=True), ended_s=ended_s
             )
@@ -337,7 +337,7 @@ def close_all() -> None:
         run.on_close(detail=ABANDONED)
 
 
-cleanup.at_the_end(close_all)
+cleanup.register_shutdown(close_all)
 
 
 def _argument_namer(

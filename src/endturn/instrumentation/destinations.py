@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from endturn.settings import address_shown
+from endturn.settings import redact_address
 
 Signal = Literal["metrics", "traces", "logs"]
 SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
@@ -170,7 +170,7 @@ def _address_mistake(destination: Destination, text: str) -> str | None:
     if not has_scheme and (protocol != GRPC or "://" in text):
         return _without_scheme(name, text, signal)
     url = text if has_scheme else f"http://{text}"
-    setting = f"{name}={address_shown(url)}"
+    setting = f"{name}={redact_address(url)}"
     try:
         parts = urlsplit(url)
         if _is_user_cut(parts):
@@ -222,7 +222,7 @@ def _without_scheme(name: str, text: str, signal: Signal) -> str:
         return f"{name} has no scheme: set it to {scheme}://…"
     address, mark, _ = address.partition("?")
     path = "" if name == BASE or "/" in address else f"/v1/{signal}"
-    setting = address_shown(f"{scheme}://{address}{path}") + ("?…" if mark else "")
+    setting = redact_address(f"{scheme}://{address}{path}") + ("?…" if mark else "")
     return f"{name} has no scheme (http:// or https://): set it to {setting}"
 
 
@@ -248,7 +248,7 @@ def _port_mistake(destination: Destination) -> str | None:
 
 def _path_mistake(destination: Destination, parts: SplitResult, setting: str) -> str | None:
     name, signal = destination.variable, destination.signal
-    bare = address_shown(parts._replace(path=_SIGNAL_PATH.sub("", parts.path)).geturl())
+    bare = redact_address(parts._replace(path=_SIGNAL_PATH.sub("", parts.path)).geturl())
     match = _SIGNAL_PATH.search(parts.path)
     if name == BASE:
         if match is None:

@@ -46,5 +46,5 @@ def begin() -> EarlyProvider | None:
     held_spans = HeldSpans()
     tracers.add_span_processor(held_spans)
     span_processor.attach(tracers)
-    cleanup.after_fork(held_spans.forget)
+    cleanup.register_after_fork(held_spans.forget)
     return EarlyProvider(tracers, held_spans, resource)

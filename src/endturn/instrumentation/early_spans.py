@@ -41,7 +41,7 @@ class EarlySpans:
         self._is_beginning = False
         self._provider: EarlyProvider | None = None
         self._stand_in: Any = None
-        cleanup.after_fork(self._locks.clear)
+        cleanup.register_after_fork(self._locks.clear)
 
     def start(self) -> None:
         """Make tracers that are requested from now on record.

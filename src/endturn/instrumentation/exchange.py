@@ -51,7 +51,7 @@ from endturn.instrumentation.recognition import Endpoint, endpoint
 from endturn.telemetry import (
     AdoptedSpan,
     cleanup,
-    comparable,
+    comparable_text,
     endpoints_hash,
     foreign_spans,
     opening_hash,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 SAME_END: Final = 2
-"""The result of `repeats_answer` for a message that ends as the answer did."""
+"""The highest rating of `repeats_answer`: a message ends as the answer did."""
 
 NO_RESPONSE: Final = ResponseSummary(
     ResponseFacts(stop=Stop(StopReason.MISSING, terminal_seen=False, incomplete=True))
@@ -73,14 +73,17 @@ NO_RESPONSE: Final = ResponseSummary(
 """The summary if no response arrived."""
 
 _open: dict[int, ref[Exchange]] = {}
-"""The exchanges whose response is being read, by their `id`. One that its host drops ends, and is
-removed, later."""
+"""The exchanges whose response is being read, by their `id`. Weak references: an exchange that its
+host drops is removed when its deferred end runs."""
 _streams: dict[int, WeakSet[Exchange]] = {}
 """Those of `_open` whose response is streamed, by the hash of their first message."""
 
 
 def begin(method: str, request: Outgoing) -> Exchange | None:
-    """Return the exchange of a request; None if it calls no model, or is a part of another."""
+    """Return the exchange of a request.
+
+    None if the request calls no model, or belongs to a call that is already being recorded.
+    """
     address, content, headers = request
     try:
         cleanup.run_jobs()
@@ -95,9 +98,9 @@ def begin(method: str, request: Outgoing) -> Exchange | None:
         if not target.asks_model(request_body):
             return None
         request_summary = target.summarize_request(request_body or {})
-        adoptable = foreign_spans.span_of_call()
+        adoptable_span = foreign_spans.adoptable_span()
         if not request_summary.generates or (
-            adoptable is None and contexts.get_value("suppress_instrumentation")
+            adoptable_span is None and contexts.get_value("suppress_instrumentation")
         ):
             return None
         request_summary.attempt = _attempt(headers)
@@ -107,9 +110,9 @@ def begin(method: str, request: Outgoing) -> Exchange | None:
             Layer.HTTP,
             request_summary.facts,
             target.facts(),
-            # a request that was not read cannot be distinguished from an enclosing one
+            # A request without a readable body always counts as part of an enclosing call.
             summary=None if request_body is None else request_summary,
-            is_deferred=adoptable is not None,
+            is_deferred=adoptable_span is not None,
         )
         if call is None:
             return None
@@ -125,7 +128,7 @@ def begin(method: str, request: Outgoing) -> Exchange | None:
             target.is_known_host,
             call.step(),
             call,
-            adoptable=adoptable,
+            adoptable_span=adoptable_span,
             captured_events=captured_events,
         )
     except Exception:
@@ -185,8 +188,8 @@ def _end_truncated_streams(request: RequestSummary) -> None:
             request, open_request.length
         ):
             continue
-        tail = comparable(exchange.truncated_tail())
-        if tail and repeats_answer(comparable(text_of(answer)), tail) == SAME_END:
+        tail = comparable_text(exchange.truncated_tail())
+        if tail and repeats_answer(comparable_text(text_of(answer)), tail) == SAME_END:
             exchange.end(StopReason.CANCELLED, is_abandoned=True)
 
 
@@ -226,7 +229,7 @@ def close_all() -> None:
     background_responses.close_all()
 
 
-cleanup.at_the_end(close_all)
+cleanup.register_shutdown(close_all)
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -234,14 +237,15 @@ class Exchange:
     """One request and its response.
 
     Attributes:
-        format: the format; context: the context for reading the response.
+        format: the format of the request and the response.
+        context: the context for reading the response.
         is_known_host: the host is a provider's.
         sending: the step in which the request is sent: its span is current, and requests that are
             sent meanwhile are part of it.
         call: None for a fetch.
         job: the background response that this one fetches.
-        adoptable: another instrumentation's span around the request. The response decides whether
-            it is of this exchange.
+        adoptable_span: another instrumentation's span around the request. It is adopted when the
+            first successful response within it arrives.
         captured_events: the captured content, if a listener takes it.
         is_over: the exchange has ended.
     """
@@ -252,17 +256,17 @@ class Exchange:
     sending: AbstractContextManager[object]
     call: Call | None = None
     job: background_responses.Key | None = None
-    adoptable: AdoptedSpan | None = None
+    adoptable_span: AdoptedSpan | None = None
     captured_events: body.CapturedEvents | None = None
     is_over: bool = False
     _reader: body.BodyReader | None = None
     _is_unreadable: bool = False
-    _is_begun: bool = False
-    """If it is unreadable: the bytes before are of a model's response."""
+    _is_recognised: bool = False
+    """As `BodyReader.is_recognised`, kept from a reader that failed."""
     _opening_hash: int | None = None
-    """Its key in `_streams`, if it is there."""
+    """Its key in `_streams`; None if it is not streamed."""
     _ended_s: float | None = None
-    """The time when its host dropped it, if that is recorded later."""
+    """The time of the last byte, if the host dropped the exchange and its end is deferred."""
 
     # --- The response -----------------------------------------------------------------------------
 
@@ -304,13 +308,17 @@ class Exchange:
             Whether the exchange needs the bytes.
         """
         try:
-            if status < 200 or 300 <= status < 400:
+            if status < 200 or 300 <= status < 400:  # not final, or a redirect
                 self._discard()
                 return False
             if self.call is not None and self.call.started is None:
-                if status < 300 and self.adoptable is not None and not self.adoptable.is_taken:
+                if (
+                    status < 300
+                    and self.adoptable_span is not None
+                    and not self.adoptable_span.is_adopted
+                ):
                     # the first one that succeeds within the other instrumentation's span
-                    self.call.adopt = self.adoptable
+                    self.call.adopt = self.adoptable_span
                 self.call.ensure_started()
             identity = None if self.call is None else self.call.identity
             self._reader = body.BodyReader(
@@ -344,7 +352,7 @@ class Exchange:
     # --- Its bytes --------------------------------------------------------------------------------
 
     def feed(self, chunk: bytes) -> None:
-        """Take the next bytes. The time of a chunk counts even if it cannot be read."""
+        """Take the next bytes. A chunk's arrival time is recorded even if parsing it fails."""
         if self.is_over:
             return
         reader = self._reader
@@ -372,7 +380,7 @@ class Exchange:
     def _stop_parsing(self, reader: body.BodyReader | None) -> None:
         """Ignore all further bytes. Another format than expected is no failure of endturn."""
         self._is_unreadable, self._reader = True, None
-        self._is_begun = reader is not None and reader.is_begun
+        self._is_recognised = reader is not None and reader.is_recognised
         if isinstance(sys.exc_info()[1], DecodeError):
             log_exception(
                 logging.DEBUG, "endturn: a response of %s could not be read", self.context.provider
@@ -408,7 +416,7 @@ class Exchange:
     # --- Its end ----------------------------------------------------------------------------------
 
     def on_read_error(self, error: BaseException) -> None:
-        """End after reading raised: the connection was lost, or the host was cancelled."""
+        """End after reading raised: the connection was lost, or the application was cancelled."""
         if isinstance(error, GeneratorExit):
             self._defer_abandon()  # a coroutine that was dropped: this may be a destructor
             return
@@ -433,7 +441,7 @@ class Exchange:
             self._ended_s = (
                 self.call is not None and self.call.last_chunk_s
             ) or time.perf_counter()
-            cleanup.later(self.abandon)
+            cleanup.defer(self.abandon)
 
     __del__ = _defer_abandon
 
@@ -472,20 +480,23 @@ class Exchange:
                 except Exception:
                     self._stop_parsing(reader)
             if self._is_unreadable:
-                summary, is_model_response = body.UNPARSED, self.is_known_host or self._is_begun
+                summary, is_model_response = (
+                    body.UNPARSED,
+                    self.is_known_host or self._is_recognised,
+                )
             else:
-                # Another API may have the same path and the same members.
-                is_begun = (
+                # An unknown host may serve another API at the same path.
+                is_recognised = (
                     self.is_known_host
                     or fallback_reason is not None
-                    or (reader is not None and reader.is_begun)
+                    or (reader is not None and reader.is_recognised)
                 )
-                is_model_response = is_begun or not body.is_empty(summary)
+                is_model_response = is_recognised or not body.is_empty(summary)
             if not is_model_response:
                 self._discard()
                 return
             if reader is not None:
-                # Only now are the bytes read to their end, which may be an error event.
+                # `close` has parsed the last bytes, which may hold the provider's error.
                 error = reader.error or error
                 fallback_reason = None if reader.is_done else fallback_reason
             if fallback_reason is not None or error is not None:
@@ -515,4 +526,4 @@ def _forget() -> None:
     _streams.clear()
 
 
-cleanup.after_fork(_forget)
+cleanup.register_after_fork(_forget)

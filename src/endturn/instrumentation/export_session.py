@@ -17,7 +17,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from requests.cookies import RequestsCookieJar
 from urllib3.util import Retry
 
-from endturn.settings import address_shown
+from endturn.settings import redact_address
 
 log = logging.getLogger("endturn")
 
@@ -128,7 +128,7 @@ class ExportSession(Session):
         if status not in self._reported:
             self._reported.add(status)
             log.error("%s", explain(self._signal, response.request, status))
-        raise refusal(status)(status_shown(status), response=response)
+        raise refusal(status)(status_text(status), response=response)
 
     def close(self) -> None:
         """Close every connection, also in an exit handler.
@@ -167,7 +167,7 @@ def without_address(error: RequestException, url: str) -> RequestException:
     reason = getattr(cause, "reason", None)  # of urllib3's MaxRetryError, whose text has the path
     why = f": {reason}" if isinstance(reason, Exception) else ""
     return type(error)(
-        f"{address_shown(url)}: {type(error).__name__}{why}",
+        f"{redact_address(url)}: {type(error).__name__}{why}",
         request=error.request,
         response=error.response,
     )
@@ -175,9 +175,9 @@ def without_address(error: RequestException, url: str) -> RequestException:
 
 def explain(signal: str, request: PreparedRequest, status: int) -> str:
     """Return the log line of a refused batch: its status and address, and what to do."""
-    address = address_shown(request.url or "")
+    address = redact_address(request.url or "")
     return (
-        f"endturn: {signal} are refused: {address} answered {status_shown(status)}; "
+        f"endturn: {signal} are refused: {address} answered {status_text(status)}; "
         f"{remedy(signal, status)}. "
         f"Logged once for this status; the SDK counts what is refused (error.type {status})"
     )
@@ -194,7 +194,7 @@ def remedy(signal: str, status: int) -> str:
     )
 
 
-def status_shown(status: int) -> str:
+def status_text(status: int) -> str:
     """Return a status with its phrase, if it has one."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"

@@ -149,7 +149,7 @@ def _generator(function: Any, begin: Begin) -> Any:
                 resume, value = inner.send, (yield item)
             except GeneratorExit:
                 # This may be a destructor, in which nothing may be announced.
-                cleanup.later(partial(run.on_close, time.perf_counter()))
+                cleanup.defer(partial(run.on_close, time.perf_counter()))
                 with _call_safely(run.step) or nullcontext():
                     inner.close()
                 raise
@@ -176,7 +176,7 @@ def _async_generator(function: Any, begin: Begin) -> Any:
             try:
                 resume, value = inner.asend, (yield item)
             except GeneratorExit:
-                cleanup.later(partial(run.on_close, time.perf_counter()))
+                cleanup.defer(partial(run.on_close, time.perf_counter()))
                 with _call_safely(run.step) or nullcontext():
                     await inner.aclose()
                 raise

@@ -179,7 +179,7 @@ class _LateSetup:
         self.stop: Callable[[], None] = lambda: None
         self._is_done = False
         self._locks: dict[str, threading.Lock] = {}
-        cleanup.after_fork(self._locks.clear)
+        cleanup.register_after_fork(self._locks.clear)
 
     def __call__(self, record: Record) -> None:
         """Set up on the start of a call or a turn."""

@@ -430,7 +430,7 @@ class _HttpCall:
     def _end(
         self, response: ChatResponse, stop: Stop | None = None, error: BaseException | None = None
     ) -> None:
-        if self._scope is None or self._scope.ended:
+        if self._scope is None or self._scope.has_ended:
             return
         announce_end(
             self._scope, self._request, response, stop or response.stop, error,

@@ -46,7 +46,7 @@ from endturn.providers import call as provider_calls
 from endturn.providers.call import connection_error, with_connection_failure
 from endturn.providers.http_client import AsyncClient, Client
 from endturn.providers.sdk_errors import ErrorAnswer, answer_in, connection_failure, is_class
-from endturn.vocabulary import ChatResponse, Delta, Json, Request, provider_at, shipped
+from endturn.vocabulary import ChatResponse, Delta, Json, Request, package_data, provider_at
 
 __all__ = ["SdkProvider", "provider"]
 
@@ -76,7 +76,8 @@ class _Sdk:
 
 
 _SDKS: Final = tuple(
-    _Sdk(**row) for row in tomllib.loads(shipped().joinpath("sdks.toml").read_text("utf-8"))["sdks"]
+    _Sdk(**row)
+    for row in tomllib.loads(package_data().joinpath("sdks.toml").read_text("utf-8"))["sdks"]
 )
 
 

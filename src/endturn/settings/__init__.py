@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         ValueKind as ValueKind,
     )
     from endturn.settings.secrets import (
-        address_shown as address_shown,
-        value_shown as value_shown,
+        redact_address as redact_address,
+        redact_value as redact_value,
     )
     from endturn.settings.variable import SIGNALS as SIGNALS, Variable as Variable
     from endturn.settings.variables import (
@@ -74,7 +74,7 @@ else:
             ),
             "keywords": ("KEYWORDS", "Keyword", "check_keywords", "keywords_checked"),
             "kinds": ("CAPTURE_WORDS", "EVENT_WORDS", "SEMCONV_WORDS", "ValueKind"),
-            "secrets": ("address_shown", "value_shown"),
+            "secrets": ("redact_address", "redact_value"),
             "variable": ("SIGNALS", "Variable"),
             "variables": (
                 "CAPTURE_CONTENT",

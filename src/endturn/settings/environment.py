@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from zlib import crc32
 
 from endturn.errors import UsageError, did_you_mean
-from endturn.settings.secrets import value_shown
+from endturn.settings.secrets import redact_value
 from endturn.settings.variable import Section, Variable
 from endturn.settings.variables import VARIABLES, names, variable_named
 
@@ -106,7 +106,7 @@ def problem(name: str, text: str) -> str:
     try:
         variable.kind.parse(text)
     except (KeyError, ValueError) as error:
-        quoted_value = "" if variable.is_secret else f"={value_shown(name, text)!r}"
+        quoted_value = "" if variable.is_secret else f"={redact_value(name, text)!r}"
         why = f" ({error})" if variable.is_secret else ""
         return (
             f"{name}{quoted_value} cannot be used{why}: {variable.kind.remedy}"

@@ -19,7 +19,7 @@ _CREDENTIAL: Final = re.compile(
 """Names of attributes whose values are never shown."""
 
 
-def address_shown(text: str) -> str:
+def redact_address(text: str) -> str:
     """Return an address without user, password, query, fragment and long path segments.
 
     The address may be malformed: the text is cut, not parsed. If it is not clear where a password
@@ -39,7 +39,7 @@ def address_shown(text: str) -> str:
     return prefix + "/".join((host, *short_segments))
 
 
-def attributes_shown(text: str) -> str:
+def redact_attributes(text: str) -> str:
     """Return `key=value,…` without the values of keys that look like credentials."""
     entries: list[str] = []
     is_hidden = False  # an entry without a key belongs to the value before it
@@ -55,10 +55,10 @@ def attributes_shown(text: str) -> str:
     return ",".join(entries)
 
 
-def value_shown(name: str, text: str) -> str:
+def redact_value(name: str, text: str) -> str:
     """Return the value of a variable, without the secrets that an address or attributes hold."""
     if name.endswith("_ENDPOINT"):
-        return address_shown(text)
+        return redact_address(text)
     if name == "OTEL_RESOURCE_ATTRIBUTES":
-        return attributes_shown(text)
+        return redact_attributes(text)
     return text

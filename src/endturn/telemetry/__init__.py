@@ -8,7 +8,7 @@ from endturn._exports import lazy_exports
 
 if TYPE_CHECKING:
     from endturn.telemetry.continuation_requests import (
-        comparable as comparable,
+        comparable_text as comparable_text,
         repeats_answer as repeats_answer,
     )
     from endturn.telemetry.fail_conditions import (
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     )
     from endturn.telemetry.otel_providers import (
         CURRENT as CURRENT,
+        OptionKwargs as OptionKwargs,
         Options as Options,
-        OptionsGiven as OptionsGiven,
         Providers as Providers,
         installed as installed,
     )
@@ -60,7 +60,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
-            "continuation_requests": ("comparable", "repeats_answer"),
+            "continuation_requests": ("comparable_text", "repeats_answer"),
             "fail_conditions": ("FailCondition", "fail_condition"),
             "fingerprints": ("endpoints_hash", "opening_hash"),
             "foreign_spans": ("AdoptedSpan",),
@@ -75,7 +75,7 @@ else:
                 "UNFINISHED_TURNS",
             ),
             "instruments": ("APART_S", "instruments_of", "is_owned"),
-            "otel_providers": ("CURRENT", "Options", "OptionsGiven", "Providers", "installed"),
+            "otel_providers": ("CURRENT", "Options", "OptionKwargs", "Providers", "installed"),
             "recorder": ("Recorder",),
             "schema": ("Attribute", "INSTANCE", "Metric"),
             "series": ("CAPS", "LENGTH", "SETS"),

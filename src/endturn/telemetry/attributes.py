@@ -21,7 +21,7 @@ from endturn.calls import (
 )
 from endturn.errors import EndturnError, ProviderError
 from endturn.telemetry import schema as s
-from endturn.vocabulary import Stop, StopReason, cleaned, word_shown
+from endturn.vocabulary import Stop, StopReason, fix_json_surrogates, sanitize_reason
 
 Value = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, Value]
@@ -77,7 +77,7 @@ def _add(attributes: Attributes, table: _Table, facts: object) -> None:
         if convert is not None:
             value = convert(value)
         is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
-        attributes[key] = value if is_clean else cleaned(value)
+        attributes[key] = value if is_clean else fix_json_surrogates(value)
 
 
 _SIGNALS: Final[tuple[s.LogEvent | s.Span, ...]] = (*s.EVENTS, *s.SPANS)
@@ -92,7 +92,7 @@ def declared(signal: s.Span | s.LogEvent, attributes: Mapping[str, Value]) -> At
     return {key: attributes[key] for key in _DECLARED[signal.name] if key in attributes}
 
 
-def for_another(attributes: Attributes) -> Attributes:
+def for_foreign_span(attributes: Attributes) -> Attributes:
     """Return the attributes for another instrumentation's span: endturn's, and finish reasons."""
     return {
         key: value
@@ -101,7 +101,7 @@ def for_another(attributes: Attributes) -> Attributes:
     }
 
 
-def with_count(last: Attributes, first: Mapping[str, Value] | None = None) -> Attributes:
+def with_attribute_count(last: Attributes, first: Mapping[str, Value] | None = None) -> Attributes:
     """Add the total number of attributes to those of a span without content.
 
     A Collector need not search such a span for content. If the host has added attributes to the
@@ -122,7 +122,7 @@ def of_call(started: records.CallStarted) -> Attributes:
     if endpoint.server_address is None:
         attributes.pop(s.SERVER_PORT.key, None)
     if turn.conversation is not None:
-        attributes[s.CONVERSATION.key] = cleaned(turn.conversation)
+        attributes[s.CONVERSATION.key] = fix_json_surrogates(turn.conversation)
     attributes[s.TURN_ID.key] = turn.id
     attributes[s.ITERATION.key] = started.iteration
     if started.continuation is not None:
@@ -130,7 +130,7 @@ def of_call(started: records.CallStarted) -> Attributes:
     return attributes
 
 
-def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
+def of_response(ended: records.CallEnded, *, counted: bool) -> Attributes:
     """Return the attributes of a call's end: of its response and its stop.
 
     Args:
@@ -148,7 +148,7 @@ def of_answer(ended: records.CallEnded, *, counted: bool) -> Attributes:
         attributes[s.COUNTED.key] = True
     error = error_of(ended)
     if error is not None:
-        attributes[s.ERROR_TYPE.key] = cleaned(error)
+        attributes[s.ERROR_TYPE.key] = fix_json_surrogates(error)
     return attributes
 
 
@@ -158,11 +158,11 @@ def finish_reasons(stop: Stop, raws: tuple[str | None, ...]) -> tuple[str, ...]:
     That of choice 0 is normalised, and those with the same raw reason. Others stay raw: only the
     format could normalise them.
     """
-    first = s.finish_reason(stop.reason, None if stop.raw is None else word_shown(stop.raw))
+    first = s.finish_reason(stop.reason, None if stop.raw is None else sanitize_reason(stop.raw))
     words = [first]
     for raw in raws[1:MOST_CHOICES]:
         same = raw == stop.raw and stop.promoted_from is None
-        words.append("error" if raw is None else first if same else word_shown(raw))
+        words.append("error" if raw is None else first if same else sanitize_reason(raw))
     return tuple(words)
 
 
@@ -261,7 +261,7 @@ def error_type(error: BaseException | None) -> str | None:
     return None if error is None else type(error).__name__
 
 
-def port_shown(port: int | None) -> int | None:
+def non_default_port(port: int | None) -> int | None:
     """Return a port for an attribute; None for 443."""
     return None if port == 443 else port
 
@@ -273,5 +273,5 @@ def _without_none(pairs: Iterable[tuple[str, Value | None]]) -> Attributes:
         if value is None:
             continue
         is_clean = value.isascii() if value.__class__ is str else value.__class__ is not tuple
-        attributes[key] = value if is_clean else cleaned(value)
+        attributes[key] = value if is_clean else fix_json_surrogates(value)
     return attributes

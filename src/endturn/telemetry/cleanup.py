@@ -2,8 +2,8 @@
 
 A destructor runs at any point of any thread, perhaps while a lock is held that its work needs. So
 it only appends a job here. Jobs run when the next call begins, before a metric reader collects, at
-a flush and at the end of the process. No thread is started for them. `remember` limits the entries
-that are kept meanwhile.
+a flush and at the end of the process. No thread is started for them. `put_bounded` limits the
+entries that are kept meanwhile.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ Job = Callable[[], object]
 
 _jobs: Final[deque[Job]] = deque()
 _sweeps: Final[list[Job]] = []
-_last: Final[list[Job]] = []
+_shutdown_jobs: Final[list[Job]] = []
 
 
-def later(job: Job) -> None:
+def defer(job: Job) -> None:
     """Run `job` later, when no lock is held. Destructors may call only this function."""
     _jobs.append(job)
 
 
-def each_time(sweep: Job) -> None:
+def register_sweep(sweep: Job) -> None:
     """Run `sweep` at each run of the deferred jobs. It ends turns that waited too long."""
     _sweeps.append(sweep)
 
 
-def at_the_end(job: Job) -> None:
-    """Run `job` when observation ends. It ends open calls."""
-    _last.append(job)
+def register_shutdown(job: Job) -> None:
+    """Run `job` when the process or the instrumentation ends. It ends open calls."""
+    _shutdown_jobs.append(job)
 
 
-def after_fork(job: Job) -> None:
+def register_after_fork(job: Job) -> None:
     """Run `job` in each child forked from now on. It forgets the calls that the parent ends."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=job)
@@ -48,15 +48,15 @@ def after_fork(job: Job) -> None:
 def end() -> None:
     """Run the deferred jobs and end open calls, at the end of the process or of observation."""
     run()
-    for job in _last:
-        _do(job)
+    for job in _shutdown_jobs:
+        _run_safely(job)
 
 
 def run() -> None:
     """Run the deferred jobs and the sweeps. The caller holds no lock that a job may need."""
     run_jobs()
     for sweep in _sweeps:
-        _do(sweep)
+        _run_safely(sweep)
 
 
 def run_jobs() -> None:
@@ -66,24 +66,24 @@ def run_jobs() -> None:
             job = _jobs.popleft()
         except IndexError:
             break  # another thread took it
-        _do(job)
+        _run_safely(job)
 
 
-def remember(values: OrderedDict[Key, Value], key: Key, value: Value, *, most: int) -> None:
-    """Keep a value, and drop the oldest one beyond `most`.
+def put_bounded(values: OrderedDict[Key, Value], key: Key, value: Value, *, limit: int) -> None:
+    """Add a value, and drop the oldest one beyond `limit`.
 
     The dictionary is ordered, because a plain `dict` takes long to find its oldest entry.
     """
     values[key] = value
-    if len(values) > most:
+    if len(values) > limit:
         values.popitem(last=False)
 
 
-def _do(job: Job) -> None:
+def _run_safely(job: Job) -> None:
     try:
         job()
     except Exception:
         log_internal_error("ending what was dropped")
 
 
-after_fork(_jobs.clear)  # they are the parent's
+register_after_fork(_jobs.clear)  # they are the parent's

@@ -17,7 +17,7 @@ from typing import Any, Final
 from endturn import settings
 from endturn.calls import Content, listeners, log_exception
 from endturn.telemetry import schema
-from endturn.vocabulary import cleaned
+from endturn.vocabulary import fix_json_surrogates
 
 log = logging.getLogger("endturn")
 
@@ -115,7 +115,7 @@ class ContentPolicy:
             _report_failed_redaction(name, failure.__cause__)
             return {}
         attributes[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
-        return {key: cleaned(value) for key, value in attributes.items() if value}
+        return {key: fix_json_surrogates(value) for key, value in attributes.items() if value}
 
 
 def as_text(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import re
 from functools import cache
 from typing import Final
 
-from endturn.vocabulary import shipped
+from endturn.vocabulary import package_data
 
 LONGEST: Final = 2_000
 """Maximum characters of a message that requests the rest."""
@@ -60,7 +60,7 @@ _APART: Final = (
 @cache
 def section(name: str) -> tuple[str, ...]:
     """Return the lines of one section of the file."""
-    text = shipped().joinpath("continue_prompts.txt").read_text("utf-8")
+    text = package_data().joinpath("continue_prompts.txt").read_text("utf-8")
     _, _, rest = text.partition(f"\n[{name}]\n")
     lines = rest.partition("\n[")[0].splitlines()
     return tuple(line for line in lines if line and not line.startswith("#"))
@@ -100,28 +100,28 @@ def _open_object() -> re.Pattern[str]:
     )
 
 
-def comparable(text: str) -> str:
+def comparable_text(text: str) -> str:
     """Return the end of a text with each run of white space as one space."""
     return " ".join(text[-COMPARED:].split())
 
 
-def repeats_answer(text: str, tail: str, *, is_all: bool = False) -> int:
+def repeats_answer(text: str, tail: str, *, is_full_answer: bool = False) -> int:
     """Rate the certainty that a message of a history repeats a truncated answer.
 
-    Both texts are results of `comparable`.
+    Both texts are results of `comparable_text`.
 
     Args:
         text: the assistant's text in the history, as the host sends it back.
         tail: the last visible characters of the truncated answer, or all of a short one; not
             empty.
-        is_all: the tail is the complete answer. If it is short, another answer may begin or end
-            with it.
+        is_full_answer: the tail is the complete answer. If it is short, another answer may begin or
+            end with it.
 
     Returns:
         2 if the message ends as the answer did; 1 if the host changed its end: appended markup or
         tool calls, or removed an unfinished part; 0 for another answer.
     """
-    if is_all and len(tail) < QUOTED:
+    if is_full_answer and len(tail) < QUOTED:
         after = text[len(tail) :].lstrip(" .…")
         is_marked = text.startswith(tail) and (not after or after.startswith(_MARKUP))
         return 2 if text == tail else int(is_marked)
@@ -137,7 +137,7 @@ def repeats_answer(text: str, tail: str, *, is_all: bool = False) -> int:
     return int(any(window.startswith(begin, at) and tail.startswith(window[at:]) for at in places))
 
 
-def asks_to_go_on(text: str, tail: str = "") -> bool:
+def is_continue_prompt(text: str, tail: str = "") -> bool:
     """Return whether a message requests the rest of a truncated answer, and nothing new.
 
     Args:
@@ -147,17 +147,19 @@ def asks_to_go_on(text: str, tail: str = "") -> bool:
     """
     if len(text) > LONGEST:
         return False
-    folded = _folded(text)
+    folded = _normalize(text)
     if not folded:
         return text.strip() != "" and not text.strip().strip(_DOTS)
-    if len(tail := comparable(tail).casefold()) >= QUOTED and tail in (flat := comparable(folded)):
+    if len(tail := comparable_text(tail).casefold()) >= QUOTED and tail in (
+        flat := comparable_text(folded)
+    ):
         return _asks(flat.replace(tail, " "), is_joined=True)
     return _asks(folded)
 
 
-def mentions_cut(text: str) -> bool:
+def mentions_truncation(text: str) -> bool:
     """Return whether a text states that the previous answer was truncated."""
-    return len(text) <= LONGEST and any(map(_is_claim, _sentences(_folded(text))))
+    return len(text) <= LONGEST and any(map(_is_claim, _sentences(_normalize(text))))
 
 
 def _asks(folded: str, *, is_joined: bool = False) -> bool:
@@ -270,6 +272,6 @@ def _sentences(folded: str) -> list[str]:
     return [part.strip() for part in re.findall(_SENTENCE, folded) if part.strip(_EDGES + "?？")]
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     lines = (" ".join(line.split()) for line in re.sub(_TAG, " ", text.casefold()).splitlines())
     return "\n".join(line for line in lines if line.strip(_EDGES)).replace("’", "'").strip(_EDGES)

@@ -24,13 +24,13 @@ from endturn.formats import (
     text_of,
     tool_results,
 )
-from endturn.telemetry.cleanup import remember
+from endturn.telemetry.cleanup import put_bounded
 from endturn.telemetry.continuation_requests import (
     LONGEST,
     QUOTED,
     SHORT,
-    asks_to_go_on,
-    comparable,
+    comparable_text,
+    is_continue_prompt,
     pattern,
 )
 
@@ -57,7 +57,7 @@ class Prefix:
 
 
 def prefixes(
-    request: RequestSummary, lengths: Collection[int], *, bare: bool = False
+    request: RequestSummary, lengths: Collection[int], *, ignore_system: bool = False
 ) -> list[Prefix]:
     """Hash the prefixes of a history that have these lengths, in one pass.
 
@@ -68,34 +68,34 @@ def prefixes(
     Args:
         request: the summary of the request.
         lengths: the numbers of messages.
-        bare: ignore system prompts, which often contain the current time. Returns [] if there is no
-            system prompt or nothing else.
+        ignore_system: ignore system prompts, which often contain the current time. Returns [] if
+            there is no system prompt or nothing else.
     """
-    return _hashed(request, frozenset(lengths), bare=bare)
+    return _hashed(request, frozenset(lengths), ignore_system=ignore_system)
 
 
-def full_prefix(request: RequestSummary, *, bare: bool = False) -> list[Prefix]:
+def full_prefix(request: RequestSummary, *, ignore_system: bool = False) -> list[Prefix]:
     """Hash a complete history as `prefixes` does.
 
     Returns:
         One prefix; none if there is nothing to hash.
     """
-    return _hashed(request, None, bare=bare)[-1:]
+    return _hashed(request, None, ignore_system=ignore_system)[-1:]
 
 
 def _hashed(
-    request: RequestSummary, lengths: Collection[int] | None, *, bare: bool
+    request: RequestSummary, lengths: Collection[int] | None, *, ignore_system: bool
 ) -> list[Prefix]:
     longest = request.length if lengths is None else max(lengths)
     history = request.history[: min(request.length, 2 * longest)]  # each message may occur twice
-    is_system = [bare and role(message) == "system" for message in history]
-    if bare and request.system is None and not any(is_system):
+    is_system = [ignore_system and role(message) == "system" for message in history]
+    if ignore_system and request.system is None and not any(is_system):
         return []
-    state = blake2b(digest_size=16, person=b"bare" if bare else b"")
+    state = blake2b(digest_size=16, person=b"bare" if ignore_system else b"")
     state.update(
         _encode(
             [
-                None if bare else request.system,
+                None if ignore_system else request.system,
                 request.facts.previous_response_id,
                 request.conversation_id,
             ]
@@ -122,7 +122,7 @@ def _hashed(
                 length += 1
             before = encoded
         has_length = place + 1 == len(history) if lengths is None else length in lengths
-        if has_length and (not bare or (has_instructions and has_message)):
+        if has_length and (not ignore_system or (has_instructions and has_message)):
             prefixes_by_length[length] = Prefix(length, state.copy().digest(), place + 1)
         if length > longest:
             break
@@ -142,7 +142,7 @@ def _encode(value: Any) -> bytes:
 
 # --- Messages that ask to continue: recognised by continuation_requests, or sent by a controller --
 
-REMEMBERED: Final = 256
+MAX_LEARNED_PROMPTS: Final = 256
 """Maximum number of a controller's continue prompts that are remembered."""
 
 MOST_MESSAGES: Final = 3
@@ -159,15 +159,17 @@ class ContinuePrompts:
     """
 
     def __init__(self) -> None:
-        self._learnt: OrderedDict[bytes, None] = OrderedDict()
+        self._learned_digests: OrderedDict[bytes, None] = OrderedDict()
 
     def learn(self, request: RequestSummary) -> None:
         """Remember the last message of a request as one that asks to continue."""
         last = request.history[request.length - 1] if request.length else None
         if role(last) == "user" and text_of(last).strip():
-            remember(self._learnt, _digest(text_of(last)), None, most=REMEMBERED)
+            put_bounded(
+                self._learned_digests, _digest(text_of(last)), None, limit=MAX_LEARNED_PROMPTS
+            )
 
-    def ask(self, messages: Sequence[Any], tail: str = "") -> bool:
+    def matches(self, messages: Sequence[Any], tail: str = "") -> bool:
         """Return whether the messages after a truncated answer only request its rest.
 
         Args:
@@ -181,11 +183,13 @@ class ContinuePrompts:
             for message in messages
         ):
             return False
-        return all(self._asks(text_of(message), tail) for message in messages)
+        return all(self._matches_text(text_of(message), tail) for message in messages)
 
-    def _asks(self, text: str, tail: str) -> bool:
-        is_learnt = len(text) <= LONGEST and text.strip() != "" and _digest(text) in self._learnt
-        return is_learnt or asks_to_go_on(text, tail)
+    def _matches_text(self, text: str, tail: str) -> bool:
+        is_learnt = (
+            len(text) <= LONGEST and text.strip() != "" and _digest(text) in self._learned_digests
+        )
+        return is_learnt or is_continue_prompt(text, tail)
 
 
 def is_call_refused(messages: Sequence[Any], tail: str = "") -> bool:
@@ -203,7 +207,7 @@ def is_call_refused(messages: Sequence[Any], tail: str = "") -> bool:
     text = text_of(message) if role(message) == "user" and only_text(message) else ""
     if more or pattern("unread").search(text[:SHORT]) is None:
         return False
-    return len(text) <= SHORT or (len(tail) >= QUOTED and tail in comparable(text))
+    return len(text) <= SHORT or (len(tail) >= QUOTED and tail in comparable_text(text))
 
 
 _ENDS: Final = 256
@@ -214,7 +218,7 @@ Brief = tuple[int, str, tuple[ToolResult, ...]]
 """A message's hash (of its role, text and tool results), role and tool results."""
 
 
-def brief_at(request: RequestSummary, place: int) -> Brief:
+def message_brief(request: RequestSummary, place: int) -> Brief:
     """Return the brief of a message, which is computed once, in a time independent of its size."""
     brief: Brief | None = request.briefs.get(place)
     if brief is None:
@@ -249,7 +253,7 @@ def endpoints_hash(request: RequestSummary, length: int) -> int | None:
     """
     if not 0 < length <= request.length:
         return None
-    first, last = request.briefs[_opening(request, length) or 0], brief_at(request, length - 1)
+    first, last = request.briefs[_opening(request, length) or 0], message_brief(request, length - 1)
     return hash((length, first[0], last[0]))
 
 
@@ -268,7 +272,7 @@ def _opening(request: RequestSummary, length: int) -> int | None:
     Computes the briefs of the messages up to it.
     """
     for place in range(length):
-        if brief_at(request, place)[1] != "system":
+        if message_brief(request, place)[1] != "system":
             return place
     return None
 
@@ -280,14 +284,14 @@ def question_of(request: RequestSummary) -> bytes | None:
     """
     for message in reversed(request.history[: request.length]):
         text = text_of(message) if role(message) == "user" else ""
-        if text.strip() and not asks_to_go_on(text):
+        if text.strip() and not is_continue_prompt(text):
             return _digest(text)
     return None
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.split()).casefold().strip(_LINES)
 
 
 def _digest(text: str) -> bytes:
-    return blake2b(_folded(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(_normalize(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -33,17 +33,18 @@ _EVERYBODYS: Final = frozenset(
 
 
 @dataclass(slots=True, eq=False)
-class Watchers:
+class ForeignInstrumentations:
     """The other instrumentations of a call.
 
     Attributes:
         scopes: the scopes of their spans. That of a span that is never current is added at its end.
-        is_known: no span means no other instrumentation. False if a sampler drops spans, or nobody
-            records them: then any instrumentation with instruments is assumed to record every call.
+        is_complete: every other instrumentation of the call has a scope here. False if a sampler
+            drops spans, or nobody records them: then any instrumentation with instruments is
+            assumed to record every call.
     """
 
     scopes: tuple[str, ...] = ()
-    is_known: bool = True
+    is_complete: bool = True
 
     def add(self, scope: str) -> None:
         """Add the scope of a span of the call."""
@@ -66,9 +67,9 @@ class ForeignMetrics:
         self._provider = ref(provider)
         self._owners: dict[str, frozenset[str]] = {}
         self._can_see = False
-        self._looked_s: float | None = None
+        self._refreshed_s: float | None = None
 
-    def look(self, *, again: bool = False) -> None:
+    def refresh(self, *, again: bool = False) -> None:
         """List the present instruments.
 
         Args:
@@ -77,10 +78,10 @@ class ForeignMetrics:
         now_s = time.monotonic()
         provider = self._provider()
         if provider is None or (
-            not again and self._looked_s is not None and now_s - self._looked_s < AGAIN_S
+            not again and self._refreshed_s is not None and now_s - self._refreshed_s < AGAIN_S
         ):
             return
-        self._looked_s = now_s
+        self._refreshed_s = now_s
         owners: dict[str, set[str]] = {}
         can_see = False
         try:
@@ -97,16 +98,16 @@ class ForeignMetrics:
         self._owners = {name: frozenset(scopes) for name, scopes in owners.items()}
         self._can_see = can_see
 
-    def record(self, name: str, watchers: Watchers) -> bool:
+    def record(self, name: str, instrumentations: ForeignInstrumentations) -> bool:
         """Return whether another instrumentation of the call records this metric."""
         if not self._can_see:  # a provider with other attributes than the SDK's
-            return any(owner(scope) in _KNOWN_OWNERS for scope in watchers.scopes)
+            return any(owner(scope) in _KNOWN_OWNERS for scope in instrumentations.scopes)
         owners = self._owners.get(name)
         if owners is None:
             return False
-        if not watchers.scopes:
-            return not watchers.is_known
-        return any(owner(scope) in owners for scope in watchers.scopes)
+        if not instrumentations.scopes:
+            return not instrumentations.is_complete
+        return any(owner(scope) in owners for scope in instrumentations.scopes)
 
 
 STANDARD: Final = frozenset(

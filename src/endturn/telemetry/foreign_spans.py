@@ -6,13 +6,12 @@ endturn writes only to spans of the tracer provider that it records to. Spans of
 provider, which a vendor created for itself, get no attributes and are no turns: endturn creates its
 own span of the call.
 
-The span processor reports starts and ends. The kind of a span is determined by its attributes at
-the time of the question, because many are set after its start. All open spans are kept as weak
-references, at most `OPEN`, because any may turn out to be an agent's.
+The span processor reports starts and ends. A span's kind is computed from its attributes whenever
+it is needed, because many attributes are set after the start. So every open span is kept, as a weak
+reference, at most `MAX_OPEN_SPANS`: any may get the attributes of an agent's span later.
 
-If no call was emitted within a call's span until its end, the span itself is a call: one that this
-process did not send over HTTP, or with an HTTP client that is not instrumented. That call is then
-emitted with the data of the span.
+If the span of a model call ends and endturn has emitted no call within it, then the process did not
+send that call over an instrumented HTTP client. The call is then emitted with the span's data.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ from endturn.calls import (
 )
 from endturn.formats import number, text, text_or_none
 from endturn.telemetry import cleanup, schema, span_conventions
-from endturn.telemetry.cleanup import remember
-from endturn.telemetry.foreign_metrics import Watchers
+from endturn.telemetry.cleanup import put_bounded
+from endturn.telemetry.foreign_metrics import ForeignInstrumentations
 from endturn.telemetry.span_conventions import (
     OperationKind,
     attributes_of,
@@ -55,10 +54,10 @@ from endturn.telemetry.span_conventions import (
     scope_of,
 )
 
-OPEN: Final = 16_384
+MAX_OPEN_SPANS: Final = 16_384
 """Maximum number of open spans that are kept; the oldest is dropped first."""
 
-RECENT: Final = 1_024
+MAX_RECENT_CALLS: Final = 1_024
 """Maximum number of calls that are kept to match spans that their instrumentation never makes
 current."""
 
@@ -69,17 +68,19 @@ class ForeignSpan:
 
     Attributes:
         parent: the id of its parent span; 0 if it is a root.
-        seen_by: the span processor that reported it.
-        is_counted: a call was emitted within it, or another process has counted its call.
-        is_handed_over: Logfire ended it before the stream was read: another span has the end.
+        observer: the span processor that reported it.
+        is_counted: its call is already in metrics: endturn emitted the call, or another process
+            has marked the span with `endturn.counted`.
+        ended_before_stream: it ended before its stream was read, as Logfire's spans do. Logfire
+            records the stream's end in a second span.
         turn: the turn of an agent's span, from its first call on.
     """
 
     span: ref[Any]
     parent: int
-    seen_by: object
+    observer: object
     is_counted: bool = False
-    is_handed_over: bool = False
+    ended_before_stream: bool = False
     turn: Turn | None = None
 
 
@@ -88,23 +89,23 @@ class AdoptedSpan(NamedTuple):
 
     Attributes:
         scopes: the scopes of the instrumentations that have a span of this call.
-        around: the id of the innermost open span around the call.
-        has_ended: the call was derived from the ended span.
+        enclosing_id: the id of the innermost open span around the call.
+        has_ended: the span has ended, and the call was emitted from its data.
     """
 
     span: Span
     scopes: tuple[str, ...]
-    around: int
+    enclosing_id: int
     has_ended: bool = False
 
     @property
-    def is_taken(self) -> bool:
+    def is_adopted(self) -> bool:
         """True if another call has adopted this span."""
         return schema.TURN_ID.key in attributes_of(self.span)
 
 
-class RecordedTo(NamedTuple):
-    """The tracer provider that endturn records to while requests are observed.
+class RecordingTarget(NamedTuple):
+    """The tracer provider that receives endturn's spans while HTTP requests are observed.
 
     Attributes:
         observer: the span processor that observes its spans; None if none can be added.
@@ -124,13 +125,13 @@ class _RecentCall:
         models: the model's names in the request and, after the end, in the response; empty for a
             call that was derived from a span.
         identity: the id and model of the response, once they have arrived.
-        watchers: the other instrumentations of the call.
+        instrumentations: the other instrumentations of the call.
     """
 
     started_ns: int
     models: tuple[str, ...]
     identity: ResponseIdentity
-    watchers: Watchers
+    instrumentations: ForeignInstrumentations
     ended_ns: int | None = None
 
     def is_of(self, model: str) -> bool:
@@ -148,79 +149,86 @@ _agents: OrderedDict[str, ForeignSpan] = OrderedDict()
 _recent: OrderedDict[int, _RecentCall] = OrderedDict()
 """Recent calls by number, in the order of their start."""
 _BARRIERS: Final = (OperationKind.AGENT, OperationKind.TOOL)
-_recorded_to: RecordedTo | None = None
-"""None while no requests are observed: then every open span comes from a processor that the host
-added."""
+"""A call within such a span is not a part of a call around that span."""
+_recording_target: RecordingTarget | None = None
+"""None while no HTTP requests are observed. Only processors that the host added report spans then,
+so endturn may write to all of them."""
 
 
-def record_to(provider: RecordedTo | None) -> None:
+def record_to(provider: RecordingTarget | None) -> None:
     """Write to spans of this provider only, from now on."""
-    global _recorded_to
-    _recorded_to = provider
+    global _recording_target
+    _recording_target = provider
 
 
 # --- Called by the span processor -----------------------------------------------------------------
 
 
-def began(span: Any, is_counted: Callable[[], bool], seen_by: object) -> None:
-    """Keep a span that starts. If this process counts calls, mark a call's span as counted."""
+def on_span_start(span: Any, counts_calls: Callable[[], bool], observer: object) -> None:
+    """Keep a span that starts. If this process counts calls, mark a call's span as counted.
+
+    Args:
+        span: the span.
+        counts_calls: returns whether metrics of this process count calls.
+        observer: the span processor that reports it.
+    """
     if span.kind is SpanKind.CLIENT and scope_of(span) == schema.SCOPE:
+        return  # endturn's own span of a call
+    span_id = span.get_span_context().span_id
+    if (entry := _open.get(span_id)) is not None:
+        if _recording_target is not None and observer is _recording_target.observer:
+            entry.observer = observer
         return
-    own = span.get_span_context().span_id
-    if (open_span := _open.get(own)) is not None:
-        if _recorded_to is not None and seen_by is _recorded_to.observer:
-            open_span.seen_by = seen_by
-        return
-    entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id, seen_by)
+    entry = ForeignSpan(ref(span), 0 if span.parent is None else span.parent.span_id, observer)
     if schema.COUNTED.key in attributes_of(span):
         entry.is_counted = True
-    elif kind_of(span) in (OperationKind.CALL, OperationKind.STREAM_END) and is_counted():
+    elif kind_of(span) in (OperationKind.CALL, OperationKind.STREAM_END) and counts_calls():
         span.set_attribute(schema.COUNTED.key, True)
-    _open[own] = entry
-    if len(_open) > OPEN:
+    _open[span_id] = entry
+    if len(_open) > MAX_OPEN_SPANS:
         _drop(next(iter(_open)))
 
 
-def ended(span: Any) -> None:
+def on_span_end(span: Any) -> None:
     """End the turn of an agent's ended span, or emit the call of a call's span if none was emitted.
 
     The span is only read.
     """
-    own = span.get_span_context().span_id
-    entry = _open.get(own)
+    span_id = span.get_span_context().span_id
+    entry = _open.get(span_id)
     if entry is None:
         return
     kind = kind_of(span)
-    if kind is OperationKind.CALL and span_conventions.is_handed_over(span):
-        entry.is_handed_over = True
+    if kind is OperationKind.CALL and span_conventions.ended_before_stream(span):
+        entry.ended_before_stream = True
         return
-    del _open[own]
+    del _open[span_id]
     if entry.turn is not None:
         entry.turn.agent = entry.turn.agent or text_or_none(facts_of(span).get(schema.AGENT.key))
         _end_turn(entry, span_conventions.outcome_of(span))
     if kind is OperationKind.STREAM_END:
-        entry.is_counted |= _take_handed_over(entry.parent)
+        entry.is_counted |= _pop_streamed_call(entry.parent)
     if kind in (OperationKind.CALL, OperationKind.STREAM_END) and not entry.is_counted:
-        call = _emitted(span)
+        call = _find_emitted_call(span)
         if call is None:
             _emit_call(span, entry)
         else:
-            call.watchers.add(scope_of(span))
+            call.instrumentations.add(scope_of(span))
 
 
-def close_all(seen_by: object = None) -> None:
+def close_all(observer: object = None) -> None:
     """End the turns of agents' open spans.
 
     Called at the end of the process, of the instrumentation, or of a tracer provider.
 
     Args:
-        seen_by: only spans that this processor reported.
+        observer: only spans that this processor reported.
     """
-    for own, entry in list(_open.items()):
-        if seen_by is None or entry.seen_by is seen_by:
+    for span_id, entry in list(_open.items()):
+        if observer is None or entry.observer is observer:
             _end_turn(entry, TurnOutcome.CANCELLED)
-            _open.pop(own, None)
-    if seen_by is None:
+            _open.pop(span_id, None)
+    if observer is None:
         forget()
 
 
@@ -233,7 +241,7 @@ def forget() -> None:
 # --- Called by an exchange ------------------------------------------------------------------------
 
 
-def span_of_call() -> AdoptedSpan | None:
+def adoptable_span() -> AdoptedSpan | None:
     """Return another instrumentation's span of the exchange that is about to start.
 
     None if there is none, another call has adopted it, or endturn may not write to it.
@@ -241,30 +249,28 @@ def span_of_call() -> AdoptedSpan | None:
     current = trace.get_current_span()
     if current is trace.INVALID_SPAN:
         return None
-    own = _here(current)
+    span_id = _known_span_id(current)
     spans: list[Any] = []
-    if own in _open:
+    if span_id in _open:
         spans = (
             []
             if _is_barrier(current)
-            else [span for span in _calls_around(own) if _is_written_to(span)]
+            else [span for span in _enclosing_calls(span_id) if _may_write_to(span)]
         )
     elif (
-        current.is_recording()
-        and kind_of(current) is OperationKind.CALL
-        and _is_written_to(current)
+        current.is_recording() and kind_of(current) is OperationKind.CALL and _may_write_to(current)
     ):
         spans = [current]
     if not spans:
         return None
-    adopted = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), own)
-    return None if adopted.is_taken else adopted
+    adopted = AdoptedSpan(spans[0], tuple(map(scope_of, spans)), span_id)
+    return None if adopted.is_adopted else adopted
 
 
-def span_here(provider: object) -> Span | None:
+def current_span(provider: object) -> Span | None:
     """Return the current span if it is open and of the provider that is recorded to."""
     current = trace.get_current_span()
-    return current if current.is_recording() and _is_written_to(current, provider) else None
+    return current if current.is_recording() and _may_write_to(current, provider) else None
 
 
 def parent_of(current: Span) -> Context | None:
@@ -275,33 +281,33 @@ def parent_of(current: Span) -> Context | None:
     """
     if current is trace.INVALID_SPAN:
         return None
-    own = _here(current)
-    if own == current.get_span_context().span_id or (entry := _open.get(own)) is None:
+    span_id = _known_span_id(current)
+    if span_id == current.get_span_context().span_id or (entry := _open.get(span_id)) is None:
         return None
     span = entry.span()
     return None if span is None else trace.set_span_in_context(span)
 
 
-def turn_here() -> Turn | None:
+def current_agent_turn() -> Turn | None:
     """Return the turn of the enclosing agent's span."""
-    return _turn_around(_here(trace.get_current_span())) if _open else None
+    return _enclosing_turn(_known_span_id(trace.get_current_span())) if _open else None
 
 
-def tool_call_around(current: Span) -> str | None:
+def enclosing_tool_call(current: Span) -> str | None:
     """Return the id of the tool call whose span encloses the current span.
 
     None if there is no such span that endturn may write to.
     """
     if current is trace.INVALID_SPAN:
         return None
-    own = _here(current)
-    spans = [entry.span() for entry in _around(own)] if own in _open else [current]
+    span_id = _known_span_id(current)
+    spans = [entry.span() for entry in _enclosing(span_id)] if span_id in _open else [current]
     barrier = next((span for span in spans if span is not None and _is_barrier(span)), None)
     if (
         barrier is None
         or not barrier.is_recording()
         or kind_of(barrier) is not OperationKind.TOOL
-        or not _is_written_to(barrier)
+        or not _may_write_to(barrier)
     ):
         return None
     return text_or_none(attributes_of(barrier).get(schema.TOOL_CALL_ID.key))
@@ -310,41 +316,49 @@ def tool_call_around(current: Span) -> str | None:
 # --- Called by the recorder -----------------------------------------------------------------------
 
 
-def call_started(started: CallStarted, current: Span, is_counted: Callable[[], bool]) -> Watchers:
+def call_started(
+    started: CallStarted, current: Span, counts_calls: Callable[[], bool]
+) -> ForeignInstrumentations:
     """Mark the spans around a call that was emitted as counted, and remember the call.
 
     Args:
         started: the record of the call's start.
         current: the current span.
-        is_counted: returns whether metrics of this process count the call.
+        counts_calls: returns whether metrics of this process count the call.
 
     Returns:
-        The other instrumentations of the call, as far as open spans show.
+        The other instrumentations with an open span of the call.
     """
     adopted = started.adopt if isinstance(started.adopt, AdoptedSpan) else None
-    watchers = Watchers() if adopted is None else Watchers(adopted.scopes)
+    instrumentations = (
+        ForeignInstrumentations() if adopted is None else ForeignInstrumentations(adopted.scopes)
+    )
     if adopted is not None or current is not trace.INVALID_SPAN:
-        _count_around(current, adopted, watchers, is_counted=is_counted())
+        _mark_counted(current, adopted, instrumentations, counts_calls=counts_calls())
     models = () if adopted is not None and adopted.has_ended else (started.request.model,)
-    call = _RecentCall(started.started_ns, models, started.identity, watchers)
-    remember(_recent, started.number, call, most=RECENT)
-    return watchers
+    call = _RecentCall(started.started_ns, models, started.identity, instrumentations)
+    put_bounded(_recent, started.number, call, limit=MAX_RECENT_CALLS)
+    return instrumentations
 
 
-def _count_around(
-    current: Any, adopted: AdoptedSpan | None, watchers: Watchers, *, is_counted: bool
+def _mark_counted(
+    current: Any,
+    adopted: AdoptedSpan | None,
+    instrumentations: ForeignInstrumentations,
+    *,
+    counts_calls: bool,
 ) -> None:
-    """Mark the spans around a call as counted, and add their instrumentations to its watchers."""
-    around = _here(current) if adopted is None else adopted.around
-    is_apart = adopted is None and around != current.get_span_context().span_id
+    """Mark the spans around a call as counted, and collect their instrumentations."""
+    enclosing_id = _known_span_id(current) if adopted is None else adopted.enclosing_id
+    is_isolated = adopted is None and enclosing_id != current.get_span_context().span_id
     if adopted is None and current.is_recording() and kind_of(current) is OperationKind.CALL:
-        watchers.add(scope_of(current))
-    if _open and not (is_apart and _is_barrier(current)):
-        for entry in _around(around):
+        instrumentations.add(scope_of(current))
+    if _open and not (is_isolated and _is_barrier(current)):
+        for entry in _enclosing(enclosing_id):
             entry.is_counted = True
-        for span in _calls_around(around):
-            watchers.add(scope_of(span))
-            if is_counted:
+        for span in _enclosing_calls(enclosing_id):
+            instrumentations.add(scope_of(span))
+            if counts_calls:
                 span.set_attribute(schema.COUNTED.key, True)
 
 
@@ -358,13 +372,13 @@ def call_ended(ended: CallEnded) -> None:
             call.models = (*call.models, ended.response.model)
 
 
-def agents_span(turn: Turn) -> Span | None:
+def agent_span(turn: Turn) -> Span | None:
     """Return another instrumentation's span of a turn; None if there is none."""
     entry = _agents.get(turn.id)
     return None if entry is None else entry.span()
 
 
-def take_over(turn: Turn, earlier: Turn) -> bool:
+def reassign_span(turn: Turn, earlier: Turn) -> bool:
     """Assign an agent's span without calls to the turn of an earlier run.
 
     Args:
@@ -378,78 +392,81 @@ def take_over(turn: Turn, earlier: Turn) -> bool:
     if entry is None:
         return False
     entry.turn = earlier
-    remember(_agents, earlier.id, entry, most=OPEN)
+    put_bounded(_agents, earlier.id, entry, limit=MAX_OPEN_SPANS)
     return True
 
 
 # --- Helpers --------------------------------------------------------------------------------------
 
 
-def _here(current: Any) -> int:
-    """Return the id of the innermost known span.
+def _known_span_id(current: Any) -> int:
+    """Return the id of the current span, or of its parent.
 
-    That is the current span, or its parent if the current one is of an isolated provider.
+    The parent's, if only the parent is known because the current span is of an isolated provider.
     """
-    own: int = current.get_span_context().span_id
-    if own in _open or not current.is_recording() or scope_of(current) == schema.SCOPE:
-        return own
+    span_id: int = current.get_span_context().span_id
+    if span_id in _open or not current.is_recording() or scope_of(current) == schema.SCOPE:
+        return span_id
     parent = getattr(current, "parent", None)
-    return own if parent is None or parent.span_id not in _open else parent.span_id
+    return span_id if parent is None or parent.span_id not in _open else parent.span_id
 
 
 def _is_barrier(span: Any) -> bool:
-    """Return whether calls within a span are separate from a call around it."""
+    """Return whether a span separates the calls within it from a call around it."""
     return kind_of(span) in _BARRIERS
 
 
-def _is_written_to(span: Any, provider: object = None) -> bool:
-    """Return whether a span is of the recorded provider, or of one whose host added a processor.
+def _may_write_to(span: Any, provider: object = None) -> bool:
+    """Return whether endturn may write to a span: it is of the provider that is recorded to.
 
-    A span processor sees all spans of its provider. A span that started before ours was added is
-    identified by its resource: each provider has its own.
+    Our span processor observes all later spans of that provider. A span that started earlier is
+    identified by its resource, because each provider has its own. While no requests are observed,
+    spans that the host's `AdoptingSpanProcessor` reported count too.
 
     Args:
         span: the span.
         provider: the provider that is recorded to while no requests are observed. Defaults to the
             global one.
     """
-    entry, recorded = _open.get(span.get_span_context().span_id), _recorded_to
+    entry, target = _open.get(span.get_span_context().span_id), _recording_target
     if entry is not None:
-        return recorded is None or entry.seen_by is recorded.observer
+        return target is None or entry.observer is target.observer
     if scope_of(span) == schema.SCOPE:
         return True
     if (
-        recorded is not None
-        and recorded.observer is not None
-        and getattr(span, "start_time", 0) >= recorded.since_ns
+        target is not None
+        and target.observer is not None
+        and getattr(span, "start_time", 0) >= target.since_ns
     ):
         return False
-    provider = provider or trace.get_tracer_provider() if recorded is None else recorded.provider
+    provider = provider or trace.get_tracer_provider() if target is None else target.provider
     resource = getattr(provider, "resource", None)
     return resource is not None and getattr(span, "resource", None) is resource
 
 
-def _around(span_id: int) -> Iterator[ForeignSpan]:
+def _enclosing(span_id: int) -> Iterator[ForeignSpan]:
     """Yield the open span with that id and the spans around it, the innermost first."""
     while (entry := _open.get(span_id)) is not None:
         yield entry
         span_id = entry.parent
 
 
-def _take_handed_over(parent: int) -> bool:
-    """Return whether the call of an ended stream was counted.
+def _pop_streamed_call(parent: int) -> bool:
+    """Remove the entry of a call whose stream has ended. Return whether its call was counted.
 
-    Removes its entry: the last one with that parent that ended before its stream was read.
+    It is the last entry with that parent whose span ended before the stream was read.
     """
     span_ids = [
-        own for own, entry in list(_open.items()) if entry.is_handed_over and entry.parent == parent
+        span_id
+        for span_id, entry in list(_open.items())
+        if entry.ended_before_stream and entry.parent == parent
     ]
     return bool(span_ids) and _open.pop(span_ids[-1]).is_counted
 
 
-def _calls_around(span_id: int) -> Iterator[Any]:
-    """Yield the open spans of the call within the span with that id, the innermost first."""
-    for entry in _around(span_id):
+def _enclosing_calls(span_id: int) -> Iterator[Any]:
+    """Yield the open spans of one call, outwards from the span with that id, up to a barrier."""
+    for entry in _enclosing(span_id):
         span = entry.span()
         kind = kind_of(span)
         if kind in _BARRIERS:
@@ -458,8 +475,8 @@ def _calls_around(span_id: int) -> Iterator[Any]:
             yield span
 
 
-def _turn_around(span_id: int) -> Turn | None:
-    for entry in _around(span_id):
+def _enclosing_turn(span_id: int) -> Turn | None:
+    for entry in _enclosing(span_id):
         span = entry.span()
         if span is not None and kind_of(span) is OperationKind.AGENT:
             return entry.turn or _begin_turn(entry, span)
@@ -475,9 +492,9 @@ def _begin_turn(entry: ForeignSpan, span: Any) -> Turn:
         started_s=_perf_counter_at(span.start_time),
         started_ns=span.start_time,
     )
-    remember(_agents, turn.id, entry, most=OPEN)
+    put_bounded(_agents, turn.id, entry, limit=MAX_OPEN_SPANS)
     drop = partial(_drop, span.get_span_context().span_id)
-    finalize(span, cleanup.later, drop).atexit = False  # a destructor
+    finalize(span, cleanup.defer, drop).atexit = False  # a destructor
     listeners.emit(TurnStarted(turn=turn))
     return turn
 
@@ -497,12 +514,12 @@ def _drop(span_id: int) -> None:
         _end_turn(entry, TurnOutcome.CANCELLED)
 
 
-def _emitted(span: Any) -> _RecentCall | None:
-    """Return the emitted call of a span within which no call was emitted.
+def _find_emitted_call(span: Any) -> _RecentCall | None:
+    """Find the emitted call that an ended call's span describes, if the span never enclosed it.
 
-    The call has the same response id or, if either has no id, the same model and a start after the
-    span's. Among several, one without a span of this instrumentation is preferred. By response id
-    it is found even if the span ended before the request was sent.
+    An instrumentation may never make its span current. Then the call is matched by response id. If
+    either has no id, it is a call of the same model that started after the span; one that has no
+    span of this instrumentation yet is preferred.
     """
     facts, scope = facts_of(span), scope_of(span)
     response_id, model = (
@@ -517,7 +534,7 @@ def _emitted(span: Any) -> _RecentCall | None:
             ):
                 return call
         elif call.models and span.start_time <= call.started_ns and call.is_of(model):
-            if scope not in call.watchers.scopes:
+            if scope not in call.instrumentations.scopes:
                 return call
             candidate = candidate or call
     return candidate
@@ -533,7 +550,7 @@ def _emit_call(span: Any, entry: ForeignSpan) -> None:
     if not listeners.listening():
         return
     request, endpoint = span_conventions.request_of(span), span_conventions.endpoint_of(span)
-    scopes = tuple(map(scope_of, (span, *_calls_around(entry.parent))))
+    scopes = tuple(map(scope_of, (span, *_enclosing_calls(entry.parent))))
     adopted = AdoptedSpan(
         NonRecordingSpan(span.get_span_context()), scopes, entry.parent, has_ended=True
     )
@@ -542,7 +559,7 @@ def _emit_call(span: Any, entry: ForeignSpan) -> None:
         return
     call.started_ns, call.started_s = span.start_time, _perf_counter_at(span.start_time)
     call.first_chunk_s = number(facts_of(span).get(schema.RESPONSE_FIRST_CHUNK.key))
-    call.turn = declared_turn() or _turn_around(entry.parent)
+    call.turn = declared_turn() or _enclosing_turn(entry.parent)
     response, error = span_conventions.result_of(
         span, provider=endpoint.provider, maximum=request.max_tokens
     )
@@ -553,4 +570,4 @@ def _perf_counter_at(ns: int) -> float:
     return time.perf_counter() - max(0, time.time_ns() - ns) / 1e9
 
 
-cleanup.after_fork(forget)
+cleanup.register_after_fork(forget)

@@ -30,8 +30,8 @@ from opentelemetry.metrics import (
 from endturn._version import __version__
 from endturn.calls import CallEnded, Strategy, TurnOutcome, listeners, records
 from endturn.telemetry import cleanup, schema
-from endturn.telemetry.attributes import error_of, port_shown
-from endturn.telemetry.foreign_metrics import ForeignMetrics, Watchers
+from endturn.telemetry.attributes import error_of, non_default_port
+from endturn.telemetry.foreign_metrics import ForeignInstrumentations, ForeignMetrics
 from endturn.telemetry.schema import Generation, Metric
 from endturn.telemetry.series import LENGTH, MOST, OTHER, SETS, Caps, MetricSeries, Pair, Values
 from endturn.vocabulary import StopReason
@@ -73,7 +73,7 @@ denominator of the headline rate."""
 _COUNTERS: Final = tuple(metric.name for metric in schema.METRICS if metric.instrument == "counter")
 """The names of the counters, in the order of their creation, in which the SDK observes them."""
 
-Counted = (
+CountedRecord = (
     records.ContinuationAttempted
     | records.PayloadRepaired
     | records.DispatchBlocked
@@ -86,7 +86,7 @@ Price = tuple[float, float]
 """USD per million input tokens, and per million output tokens."""
 
 
-Waiting = tuple[Metric, float, Values, Context, Watchers | None]
+Waiting = tuple[Metric, float, Values, Context, ForeignInstrumentations | None]
 """A queued measurement: metric, amount, label values, context of the span, and the other
 instrumentations that may record it too. None: it is recorded whether they do or not."""
 
@@ -107,7 +107,7 @@ class Instruments:
         self._lock = threading.RLock()
         self._waiting: deque[Waiting] = deque()
         self._foreign = ForeignMetrics(provider)
-        self._expected: set[tuple[str, str, str | None]] = set()
+        self._created: set[tuple[str, str, str | None]] = set()
         self._failures: dict[str, int] = {}
         self._is_exported = False
         self.withholds = False
@@ -141,13 +141,13 @@ class Instruments:
 
     # --- Counting ---------------------------------------------------------------------------------
 
-    def expect(self, provider: str, model: str, agent: str | None) -> None:
+    def create_series(self, provider: str, model: str, agent: str | None) -> None:
         """Create the series of a provider, model and agent at the first call with these."""
         key = provider, model, agent
-        if key in self._expected or len(self._expected) >= SETS:
+        if key in self._created or len(self._created) >= SETS:
             return
         with self._lock:
-            self._expected.add(key)
+            self._created.add(key)
             pair, agent = self._caps.pair(provider, model), self._caps.limit("agent", agent)
             for metric, values in BORN_CALLS:
                 self._add(metric, (*pair, *values), 0)
@@ -163,15 +163,15 @@ class Instruments:
         *,
         generations: Generations,
         price: Price | None,
-        watchers: Watchers | None = None,
+        instrumentations: ForeignInstrumentations | None = None,
     ) -> None:
         """Count a call.
 
         Args:
             context: the context with the exemplar's span.
             generations: the generations of OpenTelemetry's metrics that are recorded too.
-            watchers: the other instrumentations of the call. OpenTelemetry's metrics that they
-                record are left to them. None: record them regardless.
+            instrumentations: the other instrumentations of the call. OpenTelemetry's metrics that
+                they record are left to them. None: record them regardless.
         """
         started, stop, usage = ended.started, ended.response.stop, ended.response.usage
         measure = self._waiting.append
@@ -188,7 +188,7 @@ class Instruments:
             if started.continuation is not None:
                 self._count_tokens(pair, usage, price)
             if generations:
-                self._measure_standard(ended, pair, (context, watchers), generations)
+                self._measure_standard(ended, pair, (context, instrumentations), generations)
         if len(self._waiting) > QUEUED:
             self._relieve(QUEUED)
 
@@ -215,7 +215,7 @@ class Instruments:
         if len(self._waiting) > QUEUED:
             self._relieve(QUEUED)
 
-    def count_event(self, record: Counted, price: Price | None) -> None:
+    def count_event(self, record: CountedRecord, price: Price | None) -> None:
         """Count an event between a turn's calls, and a continuation's estimated tokens."""
         with self._lock:
             pair = self._caps.pair(record.provider, record.model)
@@ -261,7 +261,7 @@ class Instruments:
         self,
         ended: CallEnded,
         pair: Pair,
-        origin: tuple[Context, Watchers | None],
+        origin: tuple[Context, ForeignInstrumentations | None],
         generations: Generations,
     ) -> None:
         """Queue the measurements of OpenTelemetry's metrics for a call.
@@ -276,7 +276,7 @@ class Instruments:
                 if by == ended.started.request.model
                 else self._caps.pair(endpoint.provider, by)[1]
             )
-        address, port = endpoint.server_address, port_shown(endpoint.server_port)
+        address, port = endpoint.server_address, non_default_port(endpoint.server_port)
         if address is not None and not self._caps.admits(
             "server_address", (address := address[:LENGTH], port)
         ):
@@ -312,15 +312,15 @@ class Instruments:
     # --- Without the lock: the SDK has its own locks ----------------------------------------------
 
     def _relieve(self, most: int) -> None:
-        self._foreign.look(again=not most)
+        self._foreign.refresh(again=not most)
         while len(self._waiting) > most:
             try:
-                metric, amount, values, context, watchers = self._waiting.popleft()
+                metric, amount, values, context, instrumentations = self._waiting.popleft()
             except IndexError:  # another thread was faster
                 return
             if not 0 <= amount <= MOST:
                 continue
-            if watchers is not None and self._foreign.record(metric.name, watchers):
+            if instrumentations is not None and self._foreign.record(metric.name, instrumentations):
                 continue
             with self._lock:
                 if metric.name not in self._histograms:
@@ -461,4 +461,4 @@ def _forked() -> None:
         instruments.forget()
 
 
-cleanup.after_fork(_forked)
+cleanup.register_after_fork(_forked)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from endturn.formats import content_parts, text
 from endturn.telemetry import schema
-from endturn.vocabulary import ChatResponse, Message, Tool, ToolCall, word_shown
+from endturn.vocabulary import ChatResponse, Message, Tool, ToolCall, sanitize_reason
 
 Part = dict[str, Any]
 Item = TypeVar("Item")
@@ -88,7 +88,9 @@ class MessageWriter:
     def answer(self, response: ChatResponse) -> Part:
         """Write a response."""
         parts = self._parts(response.message(include_cut=True), response.reasoning or "")
-        reason = schema.finish_reason(response.stop.reason, word_shown(response.stop.raw or ""))
+        reason = schema.finish_reason(
+            response.stop.reason, sanitize_reason(response.stop.raw or "")
+        )
         return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
     def tool(self, tool: Tool | Mapping[str, str]) -> Part:

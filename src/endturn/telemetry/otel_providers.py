@@ -90,7 +90,7 @@ class Options:
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
 
-class OptionsGiven(TypedDict, total=False):
+class OptionKwargs(TypedDict, total=False):
     """The fields of `Options` as keyword arguments, for type checkers and editors."""
 
     counted: bool | None
@@ -142,9 +142,9 @@ class OTelProviders:
         """The signals without a provider in use, each with the provider of the arguments."""
         if events == "spans":
             del self._missing["logger"]
-        self.look()
+        self.look_up()
 
-    def look(self) -> None:
+    def look_up(self) -> None:
         """Use missing providers that have been installed since.
 
         Several threads may do so at once, with the same result.
@@ -165,22 +165,22 @@ class OTelProviders:
             setattr(self, signal, None if is_no_op else emitter)
         self._has_any = not (self.tracer is None and self.meters is None and self.logger is None)
 
-    def awake(self) -> bool:
+    def is_enabled(self) -> bool:
         """Return whether there is a provider. If there is none, missing ones are looked up."""
         if not self._has_any:
-            self.look()
+            self.look_up()
         return self._has_any
 
     def takes_events(self) -> bool:
         """Return whether events are emitted anywhere."""
         return self.logger is not None or self.mirrors_events
 
-    def counted(self) -> bool:
-        """Return whether responses are counted here, by metrics that leave this process."""
+    def counts_responses(self) -> bool:
+        """Return whether exported metrics of this process count responses."""
         if self.options.counted is not None:
             return self.options.counted
         if self.meters is None:
-            self.look()
+            self.look_up()
         return self.meters is not None and self.meters.is_exported
 
     def price(self, model: str) -> tuple[float, float] | None:

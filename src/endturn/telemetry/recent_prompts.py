@@ -12,8 +12,8 @@ from typing import Final
 
 from endturn.calls import Turn
 from endturn.formats import RequestSummary
-from endturn.telemetry.cleanup import remember
-from endturn.telemetry.fingerprints import brief_at, text_ends
+from endturn.telemetry.cleanup import put_bounded
+from endturn.telemetry.fingerprints import message_brief, text_ends
 
 RECENT_S: Final = 60.0
 """Seconds for which a turn's use of a prompt counts."""
@@ -37,14 +37,14 @@ class RecentPrompts:
         """Remember that a turn has this prompt."""
         use = self._uses.pop(prompt, None)  # the latest prompt is kept longest
         other_s = -inf if use is None else _other_turn_s(use, turn)
-        remember(self._uses, prompt, (turn.id, now_s, other_s), most=REMEMBERED_PROMPTS)
+        put_bounded(self._uses, prompt, (turn.id, now_s, other_s), limit=REMEMBERED_PROMPTS)
 
-    def is_sampled(self, prompt: int, turn: Turn, now_s: float) -> bool:
+    def is_used_by_another(self, prompt: int, turn: Turn, now_s: float) -> bool:
         """Return whether another turn had the prompt recently."""
         use = self._uses.get(prompt)
         return use is not None and now_s - _other_turn_s(use, turn) <= RECENT_S
 
-    def is_asked_by_several(self, prompt: int, now_s: float) -> bool:
+    def is_used_by_several(self, prompt: int, now_s: float) -> bool:
         """Return whether several turns had the prompt recently."""
         use = self._uses.get(prompt)
         return use is not None and now_s - use[2] <= RECENT_S
@@ -71,6 +71,6 @@ def prompt_of(request: RequestSummary) -> int:
     """
     last, system = request.length - 1, request.system
     names = request.facts.model, request.facts.previous_response_id, request.conversation_id
-    ends = (brief_at(request, 0)[0], brief_at(request, last)[0]) if last >= 0 else ()
+    ends = (message_brief(request, 0)[0], message_brief(request, last)[0]) if last >= 0 else ()
     instructions = text_ends(system) if isinstance(system, str) else None
     return hash((*names, instructions, last, ends))

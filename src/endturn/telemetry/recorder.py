@@ -30,36 +30,38 @@ from endturn.calls import (
     records,
 )
 from endturn.telemetry import attributes, cleanup, foreign_spans, schema
-from endturn.telemetry.attributes import Attributes, for_another, with_count
-from endturn.telemetry.cleanup import remember
+from endturn.telemetry.attributes import Attributes, for_foreign_span, with_attribute_count
+from endturn.telemetry.cleanup import put_bounded
 from endturn.telemetry.content import as_text
-from endturn.telemetry.foreign_metrics import Watchers
-from endturn.telemetry.instruments import Counted
+from endturn.telemetry.foreign_metrics import ForeignInstrumentations
+from endturn.telemetry.instruments import CountedRecord
 from endturn.telemetry.otel_providers import Options, OTelProviders, Providers
-from endturn.telemetry.retries import FAILED_TURNS
+from endturn.telemetry.retries import MAX_FAILED_TURNS
 from endturn.telemetry.schema import Level, LogEvent
 from endturn.telemetry.span_conventions import OperationKind, kind_of
-from endturn.telemetry.tool_loops import OPEN_LOOPS
-from endturn.telemetry.truncated_turns import OPEN_TURNS
+from endturn.telemetry.tool_loops import MAX_OPEN_LOOPS
+from endturn.telemetry.truncated_turns import MAX_PENDING_TURNS
 from endturn.vocabulary import value_key
 
-IN_FLIGHT: Final = 16_384
-"""Maximum number of open calls, and of open tools. One that never ends must not be kept forever."""
+MAX_OPEN_CALLS: Final = 16_384
+"""Maximum number of open calls, and of open tool runs and turns. Some never end."""
 
-OPEN_IMPLICIT: Final = OPEN_LOOPS + OPEN_TURNS + FAILED_TURNS + IN_FLIGHT
+MAX_IMPLICIT_SPANS: Final = MAX_OPEN_LOOPS + MAX_PENDING_TURNS + MAX_FAILED_TURNS + MAX_OPEN_CALLS
 """Maximum number of implicit turns whose latest call's span context is kept: the turns that can
 wait, plus those that can have an open call."""
 
 LIMIT_OUTCOMES: Final = outcomes.BUDGETS | {TurnOutcome.RETRY_LIMIT}
 """Outcomes of truncated turns that reached a limit: their event has the severity error."""
 
-REMEMBERED: Final = 1_024
-"""Maximum number of truncated calls whose span contexts are kept for links from continuations, and
-of unmapped raw reasons that were already reported."""
+MAX_TRUNCATED_CALLS: Final = 1_024
+"""Maximum number of truncated calls whose span contexts are kept, for links from continuations."""
+
+MAX_UNMAPPED_REASONS: Final = 1_024
+"""Maximum number of unmapped raw reasons that are remembered, to report each once."""
 
 NO_SPAN: Final = trace.set_span_in_context(trace.INVALID_SPAN, Context())
-"""The context of signals without a span. With an empty context the SDK would use the current span
-of the collecting thread."""
+"""The context of signals without a span. Without it the SDK would use the span that is current in
+the thread that records the signal."""
 
 SEVERITIES: Final = {
     level: (level.upper(), SeverityNumber[level.upper()]) for level in get_args(Level)
@@ -74,12 +76,12 @@ TURN_EVENTS: Final[Mapping[type, LogEvent]] = {
 
 
 class OpenSpan:
-    """A span to which later records belong.
+    """The span of an open call, turn or tool run.
 
     Attributes:
-        request: the attributes at the start of a call's or a tool's span.
+        request: the attributes that were set when a call's or a tool's span started.
         ours: endturn created the span, and ends it.
-        scopes: the scopes of the instrumentations that have a span of the same call.
+        scopes: the instrumentation scopes of all spans of the same call.
         context: the context of log records and measurements. It refers to the span without keeping
             it alive.
     """
@@ -107,10 +109,10 @@ class OpenSpan:
         """Return a context manager in which the span is current."""
         return _Current(self.span)
 
-    def was_handed_over(self, ended: records.CallEnded) -> bool:
+    def ended_before_first_chunk(self, ended: records.CallEnded) -> bool:
         """Return whether the span of a streamed call ended before the first chunk arrived.
 
-        Such an instrumentation measures nothing of the response.
+        The instrumentation that created it then records no metric of the response.
         """
         span_end_ns = getattr(self.span, "end_time", None)
         first_s = ended.duration_s if ended.first_chunk_s is None else ended.first_chunk_s
@@ -125,9 +127,6 @@ class OpenSpan:
         return any(
             f"{scope}.".startswith(f"{emitter}.") for scope in self.scopes for emitter in emitters
         )
-
-
-Opened = OpenSpan | None
 
 
 class Recorder:
@@ -156,14 +155,17 @@ class Recorder:
     ) -> None:
         self._clock = clock
         self.use((tracer_provider, meter_provider, logger_provider), options or Options())
-        self._calls: OrderedDict[int, tuple[Opened, Watchers]] = OrderedDict()
-        """The open calls by number: the span, and the other instrumentations that observe it."""
+        self._calls: OrderedDict[int, tuple[OpenSpan | None, ForeignInstrumentations]] = (
+            OrderedDict()
+        )
+        """The open calls by number: the span, and the other instrumentations of the call."""
         self._tools: OrderedDict[int, OpenSpan] = OrderedDict()
         self._turns: OrderedDict[str, OpenSpan] = OrderedDict()
         self._implicit: OrderedDict[str, SpanContext] = OrderedDict()
         """The span contexts for the signals of implicit turns. Separate from `_turns`: however many
         implicit turns wait, no explicit turn loses its span."""
-        self._cut: OrderedDict[int, SpanContext] = OrderedDict()
+        self._truncated_contexts: OrderedDict[int, SpanContext] = OrderedDict()
+        """The span contexts of truncated calls by number, for links from their continuations."""
         self._unmapped: set[tuple[str, ...]] = set()
         self._handlers: dict[type, Callable[[Any], Activation | None]] = {
             records.CallStarted: self._call_started,
@@ -177,8 +179,8 @@ class Recorder:
             records.ToolEnded: self._tool_ended,
             **dict.fromkeys(TURN_EVENTS, self._turn_event),
         }
-        forked = WeakMethod(self._forked)
-        cleanup.after_fork(lambda: (method := forked()) and method())
+        forget_spans = WeakMethod(self._forget)
+        cleanup.register_after_fork(lambda: (method := forget_spans()) and method())
 
     def use(self, providers: Providers, options: Options) -> None:
         """Use these providers and options from now on. Open spans and counts are kept.
@@ -186,24 +188,24 @@ class Recorder:
         Raises:
             UsageError: as in the constructor; nothing changes then.
         """
-        self._out = OTelProviders(providers, options)
-        self.takes_content = self._out.content.on_span or self._out.content.on_event
+        self._providers = OTelProviders(providers, options)
+        self.takes_content = self._providers.content.on_span or self._providers.content.on_event
         """Captured content is needed. `endturn.hooks` reads it when the listener subscribes."""
 
     def __call__(self, record: Record) -> Activation | None:
         """Record a record. Return the activation of the span that it starts, if any."""
         return self._handlers[type(record)](record)
 
-    def awake(self) -> bool:
+    def is_enabled(self) -> bool:
         """Return whether a record would produce any signal now."""
-        return self._out.awake()
+        return self._providers.is_enabled()
 
-    def counted(self) -> bool:
-        """Return whether responses are counted here, by metrics that leave this process."""
-        return self._out.counted()
+    def counts_responses(self) -> bool:
+        """Return whether exported metrics of this process count responses."""
+        return self._providers.counts_responses()
 
-    def _forked(self) -> None:
-        """Forget open spans in a forked child: the parent ends them."""
+    def _forget(self) -> None:
+        """Forget open spans. Called in a forked child, whose parent ends them."""
         self._calls.clear()
         self._tools.clear()
         self._turns.clear()
@@ -212,39 +214,43 @@ class Recorder:
     # --- Calls ------------------------------------------------------------------------------------
 
     def _call_started(self, started: records.CallStarted) -> Activation | None:
-        out = self._out
-        out.look()
-        if out.meters is not None:
-            agent = started.turn.agent if out.agent else None
-            out.meters.expect(started.endpoint.provider, started.request.model, agent)
+        providers = self._providers
+        providers.look_up()
+        if providers.meters is not None:
+            agent = started.turn.agent if providers.agent else None
+            providers.meters.create_series(started.endpoint.provider, started.request.model, agent)
         current = trace.get_current_span()
-        watchers = foreign_spans.call_started(started, current, out.counted)
+        instrumentations = foreign_spans.call_started(started, current, providers.counts_responses)
         # Before the span is created: the host's sampler may raise.
-        remember(self._calls, started.number, (None, watchers), most=IN_FLIGHT)
+        put_bounded(self._calls, started.number, (None, instrumentations), limit=MAX_OPEN_CALLS)
         opened = self._open_call(started, current)
         if opened is None:
-            watchers.is_known = False
+            instrumentations.is_complete = False
             return None
-        self._calls[started.number] = opened, watchers
-        watchers.is_known = opened.span.is_recording() or not current.get_span_context().is_valid
+        self._calls[started.number] = opened, instrumentations
+        # If a sampler dropped our span, it may have dropped those of other instrumentations
+        # too, unless no span is current at all.
+        instrumentations.is_complete = (
+            opened.span.is_recording() or not current.get_span_context().is_valid
+        )
         return opened.as_current if opened.ours else None
 
-    def _open_call(self, started: records.CallStarted, current: Span) -> Opened:
+    def _open_call(self, started: records.CallStarted, current: Span) -> OpenSpan | None:
         """Adopt another instrumentation's span of the call, or start one; None without a tracer."""
         adopted = started.adopt
-        if adopted is None and self._out.tracer is None:
+        if adopted is None and self._providers.tracer is None:
             return None
         request = attributes.of_call(started)
         links = self._links(started, current)
         if isinstance(adopted, foreign_spans.AdoptedSpan):
             if adopted.span.is_recording():
-                adopted.span.set_attributes(for_another(request))
+                adopted.span.set_attributes(for_foreign_span(request))
                 for link in links:
                     adopted.span.add_link(link.context, link.attributes)
             return OpenSpan(adopted.span, request, ours=False, scopes=adopted.scopes)
-        if self._out.tracer is None:
+        if self._providers.tracer is None:
             return None
-        span = self._out.tracer.start_span(
+        span = self._providers.tracer.start_span(
             f"{started.endpoint.operation} {started.request.model}".rstrip(),
             context=foreign_spans.parent_of(current),
             kind=SpanKind.CLIENT,
@@ -261,12 +267,14 @@ class Recorder:
         """
         turn, links = started.turn, []
         continued = (
-            None if started.continuation is None else self._cut.get(started.continuation.of or 0)
+            None
+            if started.continuation is None
+            else self._truncated_contexts.get(started.continuation.of or 0)
         )
         if continued is not None:
             links.append(Link(continued))
         if turn.kind is TurnKind.IMPLICIT and started.iteration == 1:
-            call_id = foreign_spans.tool_call_around(current)
+            call_id = foreign_spans.enclosing_tool_call(current)
             parent = None if call_id is None else inference().turn_of_tool_call(call_id)
             parent_context = None if parent is None else self._implicit.get(parent.id)
             if parent is not None and parent_context is not None:
@@ -274,45 +282,55 @@ class Recorder:
         return links
 
     def _call_ended(self, ended: records.CallEnded) -> None:
-        started, out = ended.started, self._out
-        opened, watchers = self._calls.pop(started.number, (None, None))
+        started, providers = ended.started, self._providers
+        opened, instrumentations = self._calls.pop(started.number, (None, None))
         ended_ns = started.started_ns + round(ended.duration_s * 1e9)
-        emits_events = out.takes_events()
+        emits_events = providers.takes_events()
         is_recorded = emits_events or (opened is not None and opened.span.is_recording())
-        answer = attributes.of_answer(ended, counted=out.counted()) if is_recorded else {}
+        response_attributes = (
+            attributes.of_response(ended, counted=providers.counts_responses())
+            if is_recorded
+            else {}
+        )
         content = {} if ended.content is None else self._content(ended, opened)
         if opened is not None:
             self._describe(
-                opened, ended, answer, as_text(content) if content and out.content.on_span else {}
+                opened,
+                ended,
+                response_attributes,
+                as_text(content) if content and providers.content.on_span else {},
             )
         foreign_spans.call_ended(ended)
         if started.turn.kind is not TurnKind.IMPLICIT:
-            self._tell_agent(ended)
+            self._update_agent_span(ended)
         if emits_events:
             request = (
                 attributes.of_call(started)
                 if opened is None or opened.request is None
                 else opened.request
             )
-            call_attributes = {**request, **answer}
-            if content and out.content.on_event:
+            call_attributes = {**request, **response_attributes}
+            if content and providers.content.on_event:
                 call_attributes |= content
             self._emit_call(ended, call_attributes, opened, ended_ns)
         if (
-            watchers is not None
+            instrumentations is not None
             and opened is not None
             and opened.scopes
-            and opened.was_handed_over(ended)
+            and opened.ended_before_first_chunk(ended)
         ):
-            watchers.remove(opened.scopes[0])
-        if out.meters is not None:
-            standard = out.options.gen_ai_metrics
-            out.meters.count_call(
+            # It records no metrics of this response, so endturn must.
+            instrumentations.remove(opened.scopes[0])
+        if providers.meters is not None:
+            records_gen_ai = providers.options.gen_ai_metrics
+            providers.meters.count_call(
                 ended,
                 _context(opened),
-                generations=() if standard is False else out.generations,
-                price=None if started.continuation is None else out.price(started.request.model),
-                watchers=watchers if standard is None else None,
+                generations=() if records_gen_ai is False else providers.generations,
+                price=None
+                if started.continuation is None
+                else providers.price(started.request.model),
+                instrumentations=instrumentations if records_gen_ai is None else None,
             )
         if opened is not None and opened.ours:
             _end(opened.span, attributes.error_of(ended), ended_ns)
@@ -321,33 +339,47 @@ class Recorder:
         self._calls.pop(withdrawn.started.number, None)
 
     def _describe(
-        self, opened: OpenSpan, ended: records.CallEnded, answer: Attributes, content: Attributes
+        self,
+        opened: OpenSpan,
+        ended: records.CallEnded,
+        response_attributes: Attributes,
+        content: Attributes,
     ) -> None:
-        """Set the response's attributes on the span. Keep its context for links and events."""
+        """Set the response's attributes on the span, and keep the span's context.
+
+        Links from continuations and events of the turn refer to that context.
+        """
         span, turn, stop = opened.span, ended.started.turn, ended.response.stop
         if span.is_recording():
-            span_attributes = answer if opened.ours else for_another(answer)
+            span_attributes = (
+                response_attributes if opened.ours else for_foreign_span(response_attributes)
+            )
             if content:
                 span_attributes = {**span_attributes, **content}
             elif opened.ours:
-                span_attributes = with_count(span_attributes, opened.request or {})
+                span_attributes = with_attribute_count(span_attributes, opened.request or {})
             span.set_attributes(span_attributes)
         is_truncated = stop.truncated
         if is_truncated or stop.incomplete:
-            remember(self._cut, ended.started.number, span.get_span_context(), most=REMEMBERED)
+            put_bounded(
+                self._truncated_contexts,
+                ended.started.number,
+                span.get_span_context(),
+                limit=MAX_TRUNCATED_CALLS,
+            )
         if turn.kind is TurnKind.IMPLICIT and (is_truncated or not turn.truncated):
             # The turn has no span: its events and exemplars refer to its truncated call, else to
             # its last one. It may wait for long, so only the span's context is kept.
-            remember(self._implicit, turn.id, span.get_span_context(), most=OPEN_IMPLICIT)
+            put_bounded(self._implicit, turn.id, span.get_span_context(), limit=MAX_IMPLICIT_SPANS)
 
-    def _content(self, ended: records.CallEnded, opened: Opened) -> Attributes:
+    def _content(self, ended: records.CallEnded, opened: OpenSpan | None) -> Attributes:
         """Return the attributes of a call's captured content.
 
         Empty if no signal takes it, or another instrumentation records it.
         """
-        policy = self._out.content
+        policy = self._providers.content
         on_span = policy.on_span and opened is not None and opened.span.is_recording()
-        is_recorded = on_span or (policy.on_event and self._out.takes_events())
+        is_recorded = on_span or (policy.on_event and self._providers.takes_events())
         if ended.content is None or not is_recorded or _has_content_by_another(opened):
             return {}
         try:
@@ -357,7 +389,11 @@ class Recorder:
             return {}
 
     def _emit_call(
-        self, ended: records.CallEnded, call_attributes: Attributes, opened: Opened, at_ns: int
+        self,
+        ended: records.CallEnded,
+        call_attributes: Attributes,
+        opened: OpenSpan | None,
+        at_ns: int,
     ) -> None:
         """Emit the events of a call."""
         started, stop = ended.started, ended.response.stop
@@ -369,32 +405,32 @@ class Recorder:
             "warn" if stop.truncated else "info",
         )
         if not stop.mapped:
-            # By the complete values: two that are sanitized to the same text are two events.
+            # Keyed by the unsanitized value: two values with one sanitized text are two events.
             unmapped = started.endpoint.provider, started.request.model, value_key(stop.raw or "")
-            if unmapped not in self._unmapped and len(self._unmapped) < REMEMBERED:
+            if unmapped not in self._unmapped and len(self._unmapped) < MAX_UNMAPPED_REASONS:
                 self._unmapped.add(unmapped)
                 self._emit(schema.STOP_REASON_UNMAPPED, call_attributes, opened, at_ns)
-        if self._out.content.details and not _has_content_by_another(opened):
+        if self._providers.content.details and not _has_content_by_another(opened):
             self._emit(schema.INFERENCE_DETAILS, call_attributes, opened, at_ns)
 
     # --- Turns ------------------------------------------------------------------------------------
 
     def _turn_started(self, started: records.TurnStarted) -> Activation | None:
-        self._out.look()
+        self._providers.look_up()
         turn = started.turn
-        span = foreign_spans.agents_span(turn)
-        current = foreign_spans.span_here(self._out.tracers)
+        span = foreign_spans.agent_span(turn)
+        current = foreign_spans.current_span(self._providers.tracers)
         if span is None and current is not None and kind_of(current) is OperationKind.AGENT:
             span = current
             self._remember_turn(turn, OpenSpan(span, ours=False))
         if span is not None:
-            span.set_attributes(for_another(_of_turn(turn)))
+            span.set_attributes(for_foreign_span(_of_turn(turn)))
             return None
-        if self._out.tracer is None:
+        if self._providers.tracer is None:
             return None
         name = f"invoke_agent {turn.agent or ''}".rstrip()
         turn_attributes, parent = _of_turn(turn), foreign_spans.parent_of(trace.get_current_span())
-        span = self._out.tracer.start_span(
+        span = self._providers.tracer.start_span(
             name, parent, attributes=turn_attributes, start_time=turn.started_ns
         )
         opened = OpenSpan(span)
@@ -402,123 +438,125 @@ class Recorder:
         return opened.as_current
 
     def _turn_joined(self, joined: records.TurnJoined) -> Activation | None:
-        """Return an activation of the span in which the turn began.
+        """Return an activation that makes the span current again which is current now.
 
-        A stream may be read in another context.
+        Used for a stream of the turn: the host may read it in another context.
         """
         current = trace.get_current_span()
         return partial(_Current, current) if current.get_span_context().is_valid else None
 
-    def _tell_agent(self, ended: records.CallEnded) -> None:
-        """Set the attributes of an agent's turn so far on its span.
+    def _update_agent_span(self, ended: records.CallEnded) -> None:
+        """Set the attributes of an agent's turn so far on the agent's span.
 
-        After the span's end none can be set.
+        Done after each call, because the turn may end after its span, which is read-only then.
         """
         turn = ended.started.turn.totals()
-        span = foreign_spans.agents_span(turn)
+        span = foreign_spans.agent_span(turn)
         if span is not None and span.is_recording():
             outcome = completed(turn) if ended.error is None else outcome_of(ended)
-            span.set_attributes(for_another(_of_turn(turn, outcome)))
+            span.set_attributes(for_foreign_span(_of_turn(turn, outcome)))
 
     def _turn_ended(self, ended: records.TurnEnded) -> None:
         turn, outcome = ended.turn, ended.outcome
         ended_ns = turn.started_ns + round(ended.duration_s * 1e9)
         if turn.kind is TurnKind.IMPLICIT:
-            opened = self._led_to(self._implicit.pop(turn.id, None))
+            opened = self._ended_span(self._implicit.pop(turn.id, None))
         else:
             opened = self._turns.pop(turn.id, None)
         if (
             turn.kind is not TurnKind.IMPLICIT
-            and (agents := foreign_spans.agents_span(turn)) is not None
+            and (agent_span := foreign_spans.agent_span(turn)) is not None
         ):
-            opened = OpenSpan(agents, ours=False)
+            opened = OpenSpan(agent_span, ours=False)
         if turn.truncated:
-            tried = {
+            attempts = {
                 TurnOutcome.RETRY_LIMIT: turn.continuations,
                 TurnOutcome.RESUME_LIMIT: turn.resumes,
             }
-            # A limit of 0 is no failure: the policy does not continue, or resume.
-            is_well = ended.complete or tried.get(outcome) == 0
-            level: Level = "info" if is_well else "error" if outcome in LIMIT_OUTCOMES else "warn"
+            # A limit of 0 is no failure: the policy forbids continuing or resuming.
+            is_success = ended.complete or attempts.get(outcome) == 0
+            level: Level = (
+                "info" if is_success else "error" if outcome in LIMIT_OUTCOMES else "warn"
+            )
             turn_attributes = attributes.of_turn(turn, outcome)
             if ended.tools_unanswered:
                 turn_attributes[schema.TOOLS_UNANSWERED.key] = True
             self._emit(schema.CONTINUATION_TERMINATED, turn_attributes, opened, ended_ns, level)
-        if self._out.meters is not None:
-            self._out.meters.count_turn(
-                ended, turn.agent if self._out.agent else None, _context(opened)
+        if self._providers.meters is not None:
+            self._providers.meters.count_turn(
+                ended, turn.agent if self._providers.agent else None, _context(opened)
             )
         if opened is not None and turn.kind is not TurnKind.IMPLICIT and opened.span.is_recording():
             turn_attributes, error = _of_turn(turn, outcome), attributes.error_type(ended.error)
             if opened.ours:
-                opened.span.set_attributes(with_count(turn_attributes | _error(error)))
+                opened.span.set_attributes(with_attribute_count(turn_attributes | _error(error)))
                 _end(opened.span, error, ended_ns)
             else:
-                opened.span.set_attributes(for_another(turn_attributes))
+                opened.span.set_attributes(for_foreign_span(turn_attributes))
 
     def _turn_event(self, record: attributes.TurnEvent) -> None:
         event = TURN_EVENTS[type(record)]
         event_attributes = attributes.of_event(event, record)
-        if not self._out.content.on_event:
+        if not self._providers.content.on_event:
             event_attributes.pop(schema.BLOCKED_NAMES.key, None)
         turn_id = record.turn.id
-        opened = self._turns.get(turn_id) or self._led_to(self._implicit.get(turn_id))
+        opened = self._turns.get(turn_id) or self._ended_span(self._implicit.get(turn_id))
         self._emit(event, event_attributes, opened, self._clock())
         if not isinstance(record, records.TerminationSignalled):
             self._count(record)
 
-    def _count(self, record: Counted) -> None:
-        if self._out.meters is not None:
-            self._out.meters.count_event(record, self._out.price(record.model))
+    def _count(self, record: CountedRecord) -> None:
+        if self._providers.meters is not None:
+            self._providers.meters.count_event(record, self._providers.price(record.model))
 
     # --- Tools ------------------------------------------------------------------------------------
 
     def _tool_started(self, started: records.ToolStarted) -> Activation | None:
-        if self._out.tracer is None:
+        if self._providers.tracer is None:
             return None
         name, tool_attributes = f"execute_tool {started.name}", attributes.of_tool(started)
         parent = foreign_spans.parent_of(trace.get_current_span())
-        span = self._out.tracer.start_span(
+        span = self._providers.tracer.start_span(
             name, parent, attributes=tool_attributes, start_time=self._clock()
         )
         opened = OpenSpan(span, tool_attributes)
-        remember(self._tools, started.number, opened, most=IN_FLIGHT)
+        put_bounded(self._tools, started.number, opened, limit=MAX_OPEN_CALLS)
         return opened.as_current
 
     def _tool_ended(self, ended: records.ToolEnded) -> None:
         opened = self._tools.pop(ended.started.number, None)
         if opened is not None:
             error = attributes.error_type(ended.error)
-            opened.span.set_attributes(with_count(_error(error), opened.request or {}))
+            opened.span.set_attributes(with_attribute_count(_error(error), opened.request or {}))
             _end(opened.span, error, self._clock())
 
     # --- Shared -----------------------------------------------------------------------------------
 
     @staticmethod
-    def _led_to(context: SpanContext | None) -> Opened:
-        """Return an `OpenSpan` of a span that has ended, for the signals that refer to it."""
+    def _ended_span(context: SpanContext | None) -> OpenSpan | None:
+        """Return an `OpenSpan` for a span that has ended, so that later signals can refer to it."""
         if context is None:
             return None
         span = trace.NonRecordingSpan(context)
         return OpenSpan(span, ours=False, context=trace.set_span_in_context(span))
 
     def _remember_turn(self, turn: Turn, opened: OpenSpan) -> None:
-        remember(self._turns, turn.id, opened, most=IN_FLIGHT)
+        put_bounded(self._turns, turn.id, opened, limit=MAX_OPEN_CALLS)
 
     def _emit(
         self,
         event: LogEvent,
         event_attributes: Attributes,
-        opened: Opened,
+        opened: OpenSpan | None,
         at_ns: int,
         level: Level | None = None,
     ) -> None:
         """Emit one event as a log record, and on an open span if span events are enabled."""
-        out = self._out
+        providers = self._providers
         event_attributes = attributes.declared(event, event_attributes)
-        if out.logger is not None:
+        if providers.logger is not None:
             severity, severity_number = SEVERITIES[level or event.severity]
-            out.logger.emit(
+            providers.logger.emit(
                 event_name=event.name,
                 body=event.body % defaultdict(lambda: "?", event_attributes),
                 attributes=event_attributes,
@@ -527,13 +565,13 @@ class Recorder:
                 severity_text=severity,
                 severity_number=severity_number,
             )
-        if out.mirrors_events:
+        if providers.mirrors_events:
             # The last span of an implicit turn has ended: use the current span if it is open.
             is_open = opened is not None and opened.span.is_recording()
             span = (
                 opened.span
                 if opened is not None and is_open
-                else foreign_spans.span_here(out.tracers)
+                else foreign_spans.current_span(providers.tracers)
             )
             if span is not None:
                 span.add_event(event.name, as_text(event_attributes), at_ns)
@@ -573,13 +611,13 @@ def _end(span: Span, error: str | None, ended_ns: int) -> None:
     span.end(ended_ns)
 
 
-def _has_content_by_another(opened: Opened) -> bool:
-    """Return whether an instrumentation with a span of the call records content itself.
+def _has_content_by_another(opened: OpenSpan | None) -> bool:
+    """Return whether another instrumentation with a span of the call records its content.
 
-    The variable of OpenTelemetry's conventions enables that.
+    Those of `CONTENT_EMITTERS` do so if OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT is set.
     """
     return opened is not None and opened.is_by(schema.CONTENT_EMITTERS)
 
 
-def _context(opened: Opened) -> Context:
+def _context(opened: OpenSpan | None) -> Context:
     return NO_SPAN if opened is None else opened.context

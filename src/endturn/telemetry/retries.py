@@ -23,7 +23,7 @@ LONGEST_RETRY_S: Final = 70.0
 """Maximum seconds for which it waits if the provider sent a retry delay: SDKs obey delays of up to
 a minute."""
 
-FAILED_TURNS: Final = 1_024
+MAX_FAILED_TURNS: Final = 1_024
 """Maximum number of failed turns that wait; the oldest ends first."""
 
 RETRIED_STATUSES: Final = frozenset({408, 409, 429})
@@ -57,7 +57,7 @@ class FailedAttempts:
     """
 
     def __init__(self) -> None:
-        self.waiting: WaitingTurns[FailedAttempt] = WaitingTurns(FAILED_TURNS)
+        self.waiting: WaitingTurns[FailedAttempt] = WaitingTurns(MAX_FAILED_TURNS)
         self._by_key: dict[Key, dict[int, FailedAttempt]] = {}
 
     def add(self, failure: FailedAttempt) -> list[FailedAttempt]:
@@ -154,7 +154,7 @@ def _is_transient(status: int | None) -> bool:
     return status is None or status in RETRIED_STATUSES or status >= 500
 
 
-def wait_s(error: BaseException | None) -> float:
+def retry_wait_s(error: BaseException | None) -> float:
     """Return the seconds for which a failed turn waits for the next attempt."""
     retry_after_s = getattr(error, "retry_after_s", None)
     if not isinstance(retry_after_s, int | float):

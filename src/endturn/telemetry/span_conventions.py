@@ -29,7 +29,7 @@ from endturn.formats import (
 )
 from endturn.telemetry import schema
 from endturn.telemetry.attributes import SpanError
-from endturn.vocabulary import Stop, StopReason, lines, raw_text, shipped
+from endturn.vocabulary import Stop, StopReason, package_data, raw_text, read_tsv
 
 Attributes = Mapping[str, Any]
 
@@ -52,7 +52,9 @@ def _read_kinds() -> tuple[dict[str, dict[str, OperationKind]], dict[str, Operat
     """Read the kinds by attribute and value, and by the first word of a span's name."""
     kinds: dict[str, dict[str, OperationKind]] = {}
     names: dict[str, OperationKind] = {}
-    for _, (attribute, kind, values, named) in lines(shipped(), "span_kinds.tsv", range(4, 5)):
+    for _, (attribute, kind, values, named) in read_tsv(
+        package_data(), "span_kinds.tsv", range(4, 5)
+    ):
         row = dict.fromkeys(values.lower().split(), OperationKind[kind.upper()])
         kinds.setdefault(attribute, {}).update(row)
         if named == "yes":
@@ -85,11 +87,14 @@ _JSON: Final = {"llm.invocation_parameters": "asked", "output.value": "body"}
 """OpenInference's attributes with the JSON of a request and of a response, and the prefixes of
 their members' names in data/span_attributes.tsv."""
 _SPELLINGS: Final = {
-    key: names.split() for _, (key, names) in lines(shipped(), "span_attributes.tsv", range(2, 3))
+    key: names.split()
+    for _, (key, names) in read_tsv(package_data(), "span_attributes.tsv", range(2, 3))
 }
 _SPELLINGS[schema.FINISH_REASONS.key] = [
     attribute
-    for _, (attribute, _, _, readers) in lines(shipped(), "reason_attributes.tsv", range(4, 5))
+    for _, (attribute, _, _, readers) in read_tsv(
+        package_data(), "reason_attributes.tsv", range(4, 5)
+    )
     if readers in ("both", "library")
 ]
 """The names of an attribute in other conventions, in the order of precedence."""
@@ -193,7 +198,7 @@ def kind_of(span: Any) -> OperationKind | None:
     return kind
 
 
-def is_handed_over(span: Any) -> bool:
+def ended_before_stream(span: Any) -> bool:
     """Return whether a call's span ended without an error before its stream was read.
 
     Logfire records the response on another span, when the stream ends.

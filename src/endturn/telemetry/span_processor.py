@@ -20,7 +20,7 @@ from opentelemetry.trace import TracerProvider
 from endturn.calls import Record, find_turns_with, listeners, log_internal_error
 from endturn.settings import keywords_checked
 from endturn.telemetry import foreign_spans
-from endturn.telemetry.otel_providers import Options, OptionsGiven
+from endturn.telemetry.otel_providers import OptionKwargs, Options
 from endturn.telemetry.recorder import Recorder
 
 
@@ -39,7 +39,7 @@ class SpanObserver(SpanProcessor):
 
     def start(self) -> None:
         self.is_active, self.since_ns = True, time.time_ns()
-        find_turns_with(foreign_spans.turn_here)
+        find_turns_with(foreign_spans.current_agent_turn)
 
     def stop(self) -> None:
         self.is_active = False
@@ -49,7 +49,7 @@ class SpanObserver(SpanProcessor):
         """Report the start of a span. A model call's is marked if this process counts the call."""
         if self.is_active:
             try:
-                foreign_spans.began(span, _is_counting, self)
+                foreign_spans.on_span_start(span, _is_counting, self)
             except Exception:
                 log_internal_error("looking at a span")
 
@@ -57,7 +57,7 @@ class SpanObserver(SpanProcessor):
         """Report the end of a span, which is only read."""
         if self.is_active:
             try:
-                foreign_spans.ended(span)
+                foreign_spans.on_span_end(span)
             except Exception:
                 log_internal_error("looking at a span")
 
@@ -89,14 +89,14 @@ class AdoptingSpanProcessor(SpanObserver):
         UsageError: an option's value is invalid.
     """
 
-    @keywords_checked(unpacked=OptionsGiven)
+    @keywords_checked(unpacked=OptionKwargs)
     def __init__(
         self,
         *,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
-        **options: Unpack[OptionsGiven],
+        **options: Unpack[OptionKwargs],
     ) -> None:
         self._recorder = Recorder(
             tracer_provider, meter_provider, logger_provider, options=Options(**options)
@@ -114,13 +114,17 @@ class AdoptingSpanProcessor(SpanObserver):
         """Record a record, unless `instrument` has been called."""
         return None if _is_instrumented() else self._recorder(record)
 
-    def awake(self) -> bool:
+    def is_enabled(self) -> bool:
         """Return whether a record would produce any signal now."""
-        return not _is_instrumented() and self._recorder.awake()
+        return not _is_instrumented() and self._recorder.is_enabled()
 
-    def counted(self) -> bool:
-        """Return whether responses are counted here, by metrics that leave this process."""
-        return not _is_instrumented() and self._recorder.counted()
+    def counts_responses(self) -> bool:
+        """Return whether exported metrics of this process count responses."""
+        return not _is_instrumented() and self._recorder.counts_responses()
+
+    # Removed in 0.2: the names of 0.1.
+    awake = is_enabled
+    counted = counts_responses
 
 
 def _is_instrumented() -> bool:
@@ -129,7 +133,7 @@ def _is_instrumented() -> bool:
 
 def _is_counting() -> bool:
     return any(
-        listener.counted()
+        listener.counts_responses()
         for listener in listeners.current_listeners()
         if isinstance(listener, Recorder | AdoptingSpanProcessor)
     )

@@ -1,4 +1,4 @@
-"""Turns whose latest response has tool calls: the call with their results is in the same turn.
+"""Turns that wait for tool results: the call that sends the results joins the same turn.
 
 Results are recognised by the ids of the tool calls, together with the position of the response in
 the history and the messages before it. For an API without ids, the messages and the names of the
@@ -14,27 +14,27 @@ from typing import Final, NamedTuple
 
 from endturn.calls import CallEnded, RequestedCall, Turn, TurnOutcome
 from endturn.formats import RequestSummary, ToolResult, looks_random, role, text_of, tool_results
-from endturn.telemetry.cleanup import remember
-from endturn.telemetry.continuation_requests import comparable, repeats_answer
-from endturn.telemetry.fingerprints import brief_at, endpoints_hash
+from endturn.telemetry.cleanup import put_bounded
+from endturn.telemetry.continuation_requests import comparable_text, repeats_answer
+from endturn.telemetry.fingerprints import endpoints_hash, message_brief
 from endturn.telemetry.waiting import WaitingTurns
 
 TOOLS_IDLE_S: Final = 300.0
 """Seconds for which a turn waits for the results of its tools."""
 
-OPEN_LOOPS: Final = 16_384
+MAX_OPEN_LOOPS: Final = 16_384
 """Maximum number of turns that wait for results; the oldest ends first."""
 
-REMEMBERED_IDS: Final = 32_768
+MAX_TOOL_CALL_IDS: Final = 32_768
 """Maximum number of remembered tool call ids, which show whether an id is unique to one turn."""
 
 
 class LoopKind(NamedTuple):
-    """The key of loops with the same history, so that a search need not compare them one by one.
+    """A key for loops with equal histories: a search compares kinds instead of single loops.
 
     Attributes:
         model: the requested model.
-        tail: the last visible characters of the response, comparable.
+        tail: the last visible characters of the response, as `comparable_text`.
         names: the names of the tools.
     """
 
@@ -50,33 +50,34 @@ class ToolLoop:
     Attributes:
         number: the number of the call whose response has the tool calls.
         call_ids: the ids of the tool calls; empty if the server gave none.
-        length: the number of messages in the history of that call.
-        history: their hash, by the first and the last of them.
+        history_length: the number of messages in the history of that call.
+        history_hash: a hash of the first and the last of them.
         kind: the key among loops with the same history.
         response_id: the id of the response; conversation_id: that of the server-side conversation.
         outcome: the outcome of the turn if no results are sent.
-        is_unanswered: the response was complete, and only the results are missing.
-        is_forced: the request forced a tool call: a user's text next to the result is the next
-            question.
+        is_unanswered: report the turn's end as `tools_unanswered` if no results are sent. False if
+            the request forced the call: its host only wants the arguments, and sends no results.
+        was_tool_forced: the request forced a tool call. A later request with a user's text next to
+            the result then asks the next question, in a new turn.
     """
 
     turn: Turn
     number: int
     call_ids: tuple[str, ...]
-    length: int
-    history: int | None
+    history_length: int
+    history_hash: int | None
     kind: LoopKind
     response_id: str | None
     conversation_id: str | None
     outcome: TurnOutcome
     deadline: float
     is_unanswered: bool = True
-    is_forced: bool = False
+    was_tool_forced: bool = False
 
     @property
     def may_be_found(self) -> bool:
         """True if the loop has data by which the next call can be recognised."""
-        return self.history is not None or bool(
+        return self.history_hash is not None or bool(
             self.call_ids or self.response_id or self.conversation_id
         )
 
@@ -96,15 +97,15 @@ def tool_loop(
         turn=ended.started.turn,
         number=ended.started.number,
         call_ids=tuple([call.id for call in calls if call.id]),
-        length=request.length,
-        history=endpoints_hash(request, request.length),
-        kind=LoopKind(request.facts.model, comparable(tail), names),
+        history_length=request.length,
+        history_hash=endpoints_hash(request, request.length),
+        kind=LoopKind(request.facts.model, comparable_text(tail), names),
         response_id=ended.response.id,
         conversation_id=request.conversation_id,
         outcome=outcome,
         deadline=deadline,
         is_unanswered=not request.forces_tool,
-        is_forced=request.forces_tool,
+        was_tool_forced=request.forces_tool,
     )
 
 
@@ -117,7 +118,7 @@ class OpenToolLoops:
     """
 
     def __init__(self) -> None:
-        self.waiting: WaitingTurns[ToolLoop] = WaitingTurns(OPEN_LOOPS)
+        self.waiting: WaitingTurns[ToolLoop] = WaitingTurns(MAX_OPEN_LOOPS)
         self._by_turn: dict[str | None, ToolLoop] = {}
         self._by_history: dict[int, dict[LoopKind, dict[str, ToolLoop]]] = {}
         """By the hash of the history, the kind, and the turn's id."""
@@ -127,14 +128,16 @@ class OpenToolLoops:
         """By tool call id, the id of its turn; None if several turns had it."""
 
     def add(self, loop: ToolLoop) -> list[ToolLoop]:
-        """Have a turn wait. Returns the oldest ones beyond the limit."""
+        """Add a waiting turn. Returns the oldest ones beyond the limit, which the caller ends."""
         turn_id = loop.turn.id
         self._by_turn[turn_id] = loop
-        if loop.history is not None:
-            self._by_history.setdefault(loop.history, {}).setdefault(loop.kind, {})[turn_id] = loop
-        for name in (loop.response_id, loop.conversation_id):
-            if name is not None:
-                self._by_server_id[name] = loop
+        if loop.history_hash is not None:
+            self._by_history.setdefault(loop.history_hash, {}).setdefault(loop.kind, {})[
+                turn_id
+            ] = loop
+        for server_id in (loop.response_id, loop.conversation_id):
+            if server_id is not None:
+                self._by_server_id[server_id] = loop
         return self.waiting.add(loop)
 
     def remove(self, loop: ToolLoop) -> bool:
@@ -143,17 +146,17 @@ class OpenToolLoops:
             return False
         turn_id = loop.turn.id
         del self._by_turn[turn_id]
-        if loop.history is not None:
-            kinds = self._by_history[loop.history]
+        if loop.history_hash is not None:
+            kinds = self._by_history[loop.history_hash]
             loops = kinds[loop.kind]
             del loops[turn_id]
             if not loops:
                 del kinds[loop.kind]
             if not kinds:
-                del self._by_history[loop.history]
-        for name in (loop.response_id, loop.conversation_id):
-            if name is not None and self._by_server_id.get(name) is loop:
-                del self._by_server_id[name]
+                del self._by_history[loop.history_hash]
+        for server_id in (loop.response_id, loop.conversation_id):
+            if server_id is not None and self._by_server_id.get(server_id) is loop:
+                del self._by_server_id[server_id]
         return True
 
     def remember_ids(self, turn_id: str, calls: Iterable[RequestedCall]) -> None:
@@ -161,27 +164,27 @@ class OpenToolLoops:
         for call in calls:
             if call.id:
                 earlier_turn = self._turns_of_id.get(call.id, turn_id)
-                remember(
+                put_bounded(
                     self._turns_of_id,
                     call.id,
                     turn_id if earlier_turn == turn_id else None,
-                    most=REMEMBERED_IDS,
+                    limit=MAX_TOOL_CALL_IDS,
                 )
 
     def is_known_id(self, call_id: str) -> bool:
         """Return whether a response of this process had a tool call with that id."""
         return call_id in self._turns_of_id
 
-    def is_surely(self, loop: ToolLoop, request: RequestSummary) -> bool:
+    def is_certain_match(self, loop: ToolLoop, request: RequestSummary) -> bool:
         """Return whether a request's match is certain: by a unique id, or by the answer's text."""
-        results, begin = results_at_end(request)
+        results, start = results_at_end(request)
         if any(
             self._turns_of_id.get(result.call_id) == loop.turn.id
             for result in results
             if result.call_id
         ):
             return True
-        return _likeness(loop.kind.tail, _response_text(request, begin)) == SAME
+        return _likeness(loop.kind.tail, _response_text(request, start)) == SAME
 
     def turn_of(self, call_id: str) -> Turn | None:
         """Return the turn that waits for the result of that tool call.
@@ -193,21 +196,23 @@ class OpenToolLoops:
 
     def find(self, request: RequestSummary) -> ToolLoop | None:
         """Find the turn whose tool results a request sends."""
-        results, begin = results_at_end(request)
+        results, start = results_at_end(request)
         if not results:
             return None
         ids = {result.call_id for result in results}
         if ids == {""}:
-            loop = self._find_by_history(request, results, begin)
+            loop = self._find_by_history(request, results, start)
         elif self._turns_of_id.keys().isdisjoint(ids):
             # The framework assigned its own ids.
-            loop = self._find_by_history(request, results, begin, is_only=True)
+            loop = self._find_by_history(request, results, start, must_be_unique=True)
         else:
-            loop = self._find_by_ids(request, ids, begin)
-        is_next_question = loop is not None and loop.is_forced and _says_more(request, begin)
+            loop = self._find_by_ids(request, ids, start)
+        is_next_question = (
+            loop is not None and loop.was_tool_forced and _has_user_text(request, start)
+        )
         return None if is_next_question else loop
 
-    def _find_by_ids(self, request: RequestSummary, ids: set[str], begin: int) -> ToolLoop | None:
+    def _find_by_ids(self, request: RequestSummary, ids: set[str], start: int) -> ToolLoop | None:
         turn_ids = {self._turns_of_id.get(call_id, "") for call_id in ids}
         loops: dict[int, ToolLoop] = {}
         for turn_id in turn_ids:
@@ -222,12 +227,13 @@ class OpenToolLoops:
             return next((loop for loop in loops.values() if _has_server_id(request, loop)), None)
         for _, loop in sorted(loops.items()):
             is_same = (
-                loop.history is not None and endpoints_hash(request, loop.length) == loop.history
+                loop.history_hash is not None
+                and endpoints_hash(request, loop.history_length) == loop.history_hash
             )
-            if is_same and self._answers_only(request, ids, begin, loop):
+            if is_same and self._continues_directly(request, ids, start, loop):
                 return loop
         if None in turn_ids:  # several turns had these ids
-            return self._find_by_shared_ids(request, ids, begin)
+            return self._find_by_shared_ids(request, ids, start)
         if len(loops) == 1:
             # The host may have compacted the history.
             ((_, loop),) = loops.items()
@@ -235,8 +241,8 @@ class OpenToolLoops:
                 return loop
         return None
 
-    def _answers_only(
-        self, request: RequestSummary, ids: set[str], begin: int, loop: ToolLoop
+    def _continues_directly(
+        self, request: RequestSummary, ids: set[str], start: int, loop: ToolLoop
     ) -> bool:
         """Return whether only a loop's response and its tool results follow the loop's history.
 
@@ -246,30 +252,31 @@ class OpenToolLoops:
         Args:
             request: the summary of the request.
             ids: the ids of the results after the model's last messages.
-            begin: the index of these messages.
+            start: the index of these messages.
             loop: the loop.
         """
         others = ids.difference(loop.call_ids)
-        for message in request.history[loop.length : begin]:
+        for message in request.history[loop.history_length : start]:
             others |= {result.call_id for result in tool_results(message)}.difference(loop.call_ids)
         # As a keys view: a set would be built of all remembered ids.
-        return loop.length < request.length and self._turns_of_id.keys().isdisjoint(others)
+        return loop.history_length < request.length and self._turns_of_id.keys().isdisjoint(others)
 
     def _find_by_shared_ids(
-        self, request: RequestSummary, ids: set[str], begin: int
+        self, request: RequestSummary, ids: set[str], start: int
     ) -> ToolLoop | None:
         """Find a turn by its history and results, if several turns have tool calls of these ids."""
-        place = begin
-        while place > 0:
-            text = _response_text(request, place)
-            for loops in _ranked(self._with_history(request, place), text):
+        index = start
+        while index > 0:
+            text = _response_text(request, index)
+            for loops in _rank(self._with_history(request, index), text):
                 loop = next(
-                    (loop for loop in loops if self._answers_only(request, ids, begin, loop)), None
+                    (loop for loop in loops if self._continues_directly(request, ids, start, loop)),
+                    None,
                 )
                 if loop is not None:
                     return loop
             # A framework may write each parallel call next to its result.
-            _, place = _results_before(request, place)
+            _, index = _results_before(request, index)
         return None
 
     def _is_of_one_turn(self, call_id: str, loop: ToolLoop) -> bool:
@@ -282,9 +289,9 @@ class OpenToolLoops:
         self,
         request: RequestSummary,
         results: list[ToolResult],
-        begin: int,
+        start: int,
         *,
-        is_only: bool = False,
+        must_be_unique: bool = False,
     ) -> ToolLoop | None:
         """Find a turn without the ids of its tool calls.
 
@@ -292,7 +299,7 @@ class OpenToolLoops:
             request: the summary of the request.
             results: its tool results.
             begin: the index of the response that they answer.
-            is_only: accept a turn only if the request fits no other waiting turn.
+            must_be_unique: accept a turn only if the request fits no other waiting turn.
         """
         names = {result.name for result in results if result.name}
         server_id = request.facts.previous_response_id or request.conversation_id
@@ -307,13 +314,13 @@ class OpenToolLoops:
             return server_loop
         candidates = {
             kind: loops
-            for kind, loops in self._with_history(request, begin).items()
+            for kind, loops in self._with_history(request, start).items()
             if names.issubset(kind.names) and kind.model == request.facts.model
         }
-        if is_only and sum(map(len, candidates.values())) > 1:
+        if must_be_unique and sum(map(len, candidates.values())) > 1:
             return None
-        text = _response_text(request, begin)
-        return next((next(iter(loops)) for loops in _ranked(candidates, text)), None)
+        text = _response_text(request, start)
+        return next((next(iter(loops)) for loops in _rank(candidates, text)), None)
 
     def _with_history(
         self, request: RequestSummary, length: int
@@ -327,7 +334,7 @@ SAME: Final = 3
 """The text before the tool calls is that of the response: the highest likeness."""
 
 
-def _ranked(
+def _rank(
     candidates: Mapping[LoopKind, dict[str, ToolLoop]], text: str
 ) -> list[Collection[ToolLoop]]:
     """List the turns whose response may have had this text with its tool calls.
@@ -342,23 +349,33 @@ def _ranked(
 def _likeness(tail: str, text: str) -> int:
     """Rate the certainty that a text is that of a response with tool calls.
 
-    1 if the host left the text out; 0 if it is another response's.
+    Args:
+        tail: the end of the response's text.
+        text: the text in the history of a later request.
+
+    Returns:
+        3 (`SAME`) or 2 if it is, as `repeats_answer` rates it; 1 if either has no text: the host
+        may have left it out; 0 if it is another response's.
     """
     if text == tail:
         return SAME
-    return 1 + (repeats_answer(text, tail) or -1) if text and tail else 1
+    if not text or not tail:
+        return 1
+    rating = repeats_answer(text, tail)
+    return 1 + rating if rating else 0
 
 
-def _response_text(request: RequestSummary, place: int) -> str:
-    """Return the visible text of the response at an index of a history, comparable."""
+def _response_text(request: RequestSummary, index: int) -> str:
+    """Return the `comparable_text` of the response at an index of a history."""
     parts: list[str] = []
-    while place < request.length and (speaker := role(request.history[place])) in (
+    while index < request.length and (message_role := role(request.history[index])) in (
         "assistant",
         "thought",
     ):
-        parts += [text_of(request.history[place])] * (speaker == "assistant")
-        place += 1
-    return comparable("".join(parts))
+        if message_role == "assistant":
+            parts.append(text_of(request.history[index]))
+        index += 1
+    return comparable_text("".join(parts))
 
 
 def _has_server_id(request: RequestSummary, loop: ToolLoop) -> bool:
@@ -369,7 +386,7 @@ def _has_server_id(request: RequestSummary, loop: ToolLoop) -> bool:
 
 
 def results_at_end(request: RequestSummary) -> tuple[list[ToolResult], int]:
-    """Find the tool results at the end of a history. They are read once.
+    """Find the tool results at the end of a history, and cache them in the request's summary.
 
     Returns:
         The results after the model's last message, without text next to them; and the index of the
@@ -380,27 +397,27 @@ def results_at_end(request: RequestSummary) -> tuple[list[ToolResult], int]:
     return request.results
 
 
-def _results_before(request: RequestSummary, place: int) -> tuple[list[ToolResult], int]:
+def _results_before(request: RequestSummary, index: int) -> tuple[list[ToolResult], int]:
     """Find the tool results before an index, as `results_at_end` does."""
-    history, speaker = request.history, ""
+    history, message_role = request.history, ""
     results: list[ToolResult] = []
-    while place > 0 and (speaker := role(history[place - 1])) != "assistant":
-        _, _, message_results = brief_at(request, place - 1)
-        if not message_results and speaker != "user":
+    while index > 0 and (message_role := role(history[index - 1])) != "assistant":
+        _, _, message_results = message_brief(request, index - 1)
+        if not message_results and message_role != "user":
             break
         results += message_results
-        place -= 1
+        index -= 1
     if not results:
         return [], 0
-    while place > 0 and speaker in ("assistant", "thought"):
-        place -= 1
-        speaker = role(history[place - 1]) if place else ""
-    return results, place
+    while index > 0 and message_role in ("assistant", "thought"):
+        index -= 1
+        message_role = role(history[index - 1]) if index else ""
+    return results, index
 
 
-def _says_more(request: RequestSummary, begin: int) -> bool:
+def _has_user_text(request: RequestSummary, start: int) -> bool:
     """Return whether a user's text is next to the results."""
     return any(
         role(message) == "user" and text_of(message).strip()
-        for message in request.history[begin : request.length]
+        for message in request.history[start : request.length]
     )

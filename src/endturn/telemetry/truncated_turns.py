@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import takewhile
 from math import inf
@@ -26,7 +26,12 @@ from endturn.formats import (
     text_of,
     tool_results,
 )
-from endturn.telemetry.continuation_requests import QUOTED, comparable, mentions_cut, repeats_answer
+from endturn.telemetry.continuation_requests import (
+    QUOTED,
+    comparable_text,
+    mentions_truncation,
+    repeats_answer,
+)
 from endturn.telemetry.fingerprints import (
     ContinuePrompts,
     full_prefix,
@@ -40,11 +45,11 @@ from endturn.telemetry.retries import RETRY_S
 from endturn.telemetry.waiting import WaitingTurns
 from endturn.vocabulary import StopReason
 
-OPEN_TURNS: Final = 1_024
+MAX_PENDING_TURNS: Final = 1_024
 """Maximum number of turns that wait; the oldest ends first."""
 
-FEW: Final = 64
-"""Turns with one history that are compared one by one. More than that are filtered first."""
+FILTER_ABOVE: Final = 64
+"""Number of turns with one history above which they are filtered before each is compared."""
 
 Key = tuple[int | str, bytes | str]
 """The key of a history: its number of messages and their hash. Or of a server-side object:
@@ -56,11 +61,11 @@ class Relation(Enum):
 
     MOVED_ON = auto()
     """It is of the same conversation, and leaves the truncated response unfinished."""
-    RAN_TOOLS = auto()
+    SENDS_RESULTS = auto()
     """It sends results of the truncated response's tool calls: the same turn, still unfinished."""
-    TOOK_OTHER = auto()
-    """It sends results of another choice's tool calls: the same turn, without the truncated
-    choice."""
+    SENDS_OTHER_CHOICE = auto()
+    """It sends results of the tool calls of another choice (of `n`): the same turn, which no longer
+    needs the truncated choice."""
 
 
 class Verdict(NamedTuple):
@@ -88,22 +93,25 @@ class PendingTurn:
     Attributes:
         number: the number of the truncated call.
         question: in an observed turn, the digest of the user's message that it answers.
-        first: the keys of the first call's history, with system prompts and without.
-        openings: the opening hashes of these histories and of the latest call's; None: of any.
-        cut_keys: the keys of the truncated call, which failed continuations do not change;
-            cut_openings: its opening hashes.
-        keys: these keys, and those of the latest call: frameworks append each part, or merge them.
-        tail: the last visible characters of the truncated answer, comparable; is_all: it is the
-            complete answer.
-        joined: the last characters of all parts so far, without white space, if there are several:
-            hosts merge parts.
+        first_keys: the keys of the turn's first call: its history with system prompts and without.
+        opening_hashes: the opening hashes of the first and the latest call's history. None stands
+            for any: the request only names a response on the server.
+        truncated_keys: the keys of the truncated call; a failed continuation does not change them.
+        truncated_opening_hashes: the opening hashes of the truncated call.
+        keys: all keys by which the next call may be found. They include those of the first call,
+            since a framework may append each part to the history, or merge all of them into one.
+        tail: the last visible characters of the truncated answer, as `comparable_text`.
+        is_full_answer: `tail` is the complete answer.
+        merged_tail: the last characters of all parts of the answer, without white space, for hosts
+            that merge them; empty if there is only one part.
         calls: the tool calls of the truncated response, and those of other choices, which are not
             truncated.
         retry_until: the time until which the same request is a retry, because the connection was
             lost or the continuation failed.
         has_failed: the latest attempt raised.
-        paused: the response is not truncated: the provider resumes when it is sent back.
-        maximum: the output limit that truncated it.
+        is_paused: the response is not truncated: the provider paused it, and resumes when it is
+            sent back.
+        maximum: the output limit of the request.
         output_type, forces_tool: the kind of answer that the request asked for.
         deadline: the time until which it waits.
     """
@@ -111,37 +119,37 @@ class PendingTurn:
     turn: Turn
     number: int
     question: bytes | None
-    first: tuple[Key, ...]
-    openings: tuple[int | None, ...]
+    first_keys: tuple[Key, ...]
+    opening_hashes: tuple[int | None, ...]
     keys: tuple[Key, ...]
-    cut_keys: tuple[Key, ...]
-    cut_openings: tuple[int | None, ...]
+    truncated_keys: tuple[Key, ...]
+    truncated_opening_hashes: tuple[int | None, ...]
     tail: str
-    is_all: bool
-    joined: str
+    is_full_answer: bool
+    merged_tail: str
     calls: tuple[RequestedCall, ...]
     retry_until: float
     has_failed: bool
-    paused: bool
+    is_paused: bool
     maximum: int | None
     output_type: str | None
     forces_tool: bool
     deadline: float
 
 
-class _Added:
+class _AddedMessages:
     """The messages of a call after the history of the truncated call.
 
     Attributes:
         messages: all of them.
         answers: the answer as the host sends it back; a format may have several messages for it.
-        text: the text of the answer, comparable.
+        text: the text of the answer, as `comparable_text`.
         rest: the messages after the answer.
-        ids, names: those of the tool calls in the answer, and in the results right after it.
-        others: the kinds of the answer's other parts, such as server tools and media.
+        ids, names: of the tool calls in the answer, and of the results right after it.
+        other_kinds: the kinds of the answer's other parts, such as server tools and media.
     """
 
-    __slots__ = ("answers", "ids", "messages", "names", "others", "rest", "text")
+    __slots__ = ("answers", "ids", "messages", "names", "other_kinds", "rest", "text")
 
     def __init__(self, messages: Sequence[Any]) -> None:
         self.messages = messages
@@ -149,19 +157,18 @@ class _Added:
             takewhile(lambda message: role(message) in ("assistant", "thought"), messages)
         )
         self.rest = messages[len(self.answers) :]
-        self.text = comparable(
+        self.text = comparable_text(
             "".join(text_of(message) for message in self.answers if role(message) == "assistant")
         )
-        self.others = [kind for message in self.answers for kind in parts_beside_text(message)]
+        self.other_kinds = [kind for message in self.answers for kind in parts_beside_text(message)]
         calls = [call for message in self.answers for call in calls_of(message)]
         for results in takewhile(bool, map(tool_results, self.rest)):
             calls += results
-        self.ids, self.names = (
-            {*column} - {""} for column in zip(*(calls or [("", "")]), strict=True)
-        )
+        self.ids = {call_id for call_id, _ in calls if call_id}
+        self.names = {name for _, name in calls if name}
 
 
-Candidate = tuple[int, PendingTurn, _Added]
+Candidate = tuple[int, PendingTurn, _AddedMessages]
 """The index at which the added messages begin, a turn whose history comes before, and these
 messages."""
 
@@ -174,7 +181,7 @@ class PendingTurns:
         clock: seconds, monotonic.
         prompts: recognises requests for the rest.
         recent: recognises the prompts of several turns.
-        moved_on: ends turns whose conversation a call continues without the truncated answer.
+        end_turns: ends turns whose conversation goes on without a continuation (`MOVED_ON`).
         is_known_id: returns whether a response of this process had a tool call with that id.
     """
 
@@ -184,16 +191,16 @@ class PendingTurns:
         clock: Callable[[], float],
         prompts: ContinuePrompts,
         recent: RecentPrompts,
-        moved_on: Callable[[list[PendingTurn]], None],
+        end_turns: Callable[[list[PendingTurn]], None],
         is_known_id: Callable[[str], bool],
     ) -> None:
         self._lock = lock
         self._clock = clock
         self._prompts = prompts
         self._recent = recent
-        self._moved_on = moved_on
+        self._end_turns = end_turns
         self._is_known_id = is_known_id
-        self.waiting: WaitingTurns[PendingTurn] = WaitingTurns(OPEN_TURNS)
+        self.waiting: WaitingTurns[PendingTurn] = WaitingTurns(MAX_PENDING_TURNS)
         self._by_key: dict[int | str, dict[bytes | str, tuple[PendingTurn, ...]]] = {}
         """By the two parts of their keys, the oldest first."""
         self._openings: Counter[int | None] = Counter()
@@ -203,11 +210,11 @@ class PendingTurns:
         """Of observed turns, by the turn's id and the call's number."""
 
     def add(self, pending: PendingTurn) -> list[PendingTurn]:
-        """Have a turn wait. Returns the oldest ones beyond the limit."""
-        for kind, name in pending.keys:
-            by_name = self._by_key.setdefault(kind, {})
-            by_name[name] = (*by_name.get(name, ()), pending)
-        self._openings.update(pending.openings)
+        """Add a waiting turn. Returns the oldest ones beyond the limit, which the caller ends."""
+        for kind, key_id in pending.keys:
+            by_id = self._by_key.setdefault(kind, {})
+            by_id[key_id] = (*by_id.get(key_id, ()), pending)
+        self._openings.update(pending.opening_hashes)
         if pending.turn.kind is TurnKind.OBSERVED:
             self._of_turn.setdefault(pending.turn.id, {})[pending.number] = pending
         return self.waiting.add(pending)
@@ -220,16 +227,16 @@ class PendingTurns:
         """Remove a turn. Returns False if it does not wait any more."""
         if not self.waiting.remove(pending):
             return False
-        for kind, name in pending.keys:
-            by_name = self._by_key[kind]
-            turns = by_name[name]
-            place = turns.index(pending)
-            by_name[name] = turns[:place] + turns[place + 1 :]
-            if not by_name[name]:
-                del by_name[name]
-            if not by_name:
+        for kind, key_id in pending.keys:
+            by_id = self._by_key[kind]
+            turns = by_id[key_id]
+            index = turns.index(pending)
+            by_id[key_id] = turns[:index] + turns[index + 1 :]
+            if not by_id[key_id]:
+                del by_id[key_id]
+            if not by_id:
                 del self._by_key[kind]
-        for opening in pending.openings:
+        for opening in pending.opening_hashes:
             self._openings[opening] -= 1
             if not self._openings[opening]:
                 del self._openings[opening]
@@ -240,7 +247,7 @@ class PendingTurns:
                 del self._of_turn[pending.turn.id]
         return True
 
-    def take(
+    def pop_match(
         self, request: RequestSummary, turn: Turn | None
     ) -> tuple[PendingTurn, Strategy | Relation] | None:
         """Find and remove the turn that a call belongs to, and return it with the call's relation.
@@ -258,74 +265,92 @@ class PendingTurns:
             lengths = sorted(
                 kind for kind in kinds if isinstance(kind, int) and kind <= request.length
             )
-        for bare in (False, True):
-            # A history with other system prompts must repeat the answer.
-            shorter = [length for length in lengths if length < request.length] if bare else lengths
+        for ignore_system in (False, True):
+            # The second pass ignores system prompts. It only takes a history that is followed by
+            # more messages, since the call must repeat the answer.
+            candidate_lengths = (
+                [length for length in lengths if length < request.length]
+                if ignore_system
+                else lengths
+            )
             # Outside the lock: hashing a long history takes a while.
-            matching_prefixes = prefixes(request, shorter, bare=bare) if shorter else []
-            begins: dict[Key, int] = {
+            matching_prefixes = (
+                prefixes(request, candidate_lengths, ignore_system=ignore_system)
+                if candidate_lengths
+                else []
+            )
+            starts: dict[Key, int] = {
                 (prefix.length, prefix.digest): prefix.end for prefix in matching_prefixes
             }
-            begins |= (
+            starts |= (
                 {}
-                if bare
+                if ignore_system
                 else dict.fromkeys(
                     _server_keys(request.facts.previous_response_id, request.conversation_id), 0
                 )
             )
-            if not begins:
+            if not starts:
                 continue
-            moved_on: list[PendingTurn] = []
+            moved_on_turns: list[PendingTurn] = []
             best: tuple[int, PendingTurn, Strategy | Relation] | None = None
             with self._lock:
-                for begin, pending, added in self._candidates(request, begins):
+                for start, pending, added in self._candidates(request, starts):
                     if not _may_continue(pending.turn, turn):
                         continue
-                    likeness, relation = self._judge(pending, request, begin, added, bare=bare)
-                    if likeness and relation is Relation.MOVED_ON:
-                        moved_on.append(pending)
-                    elif likeness and (best is None or likeness > best[0]):
+                    likeness, relation = self._judge(
+                        pending, request, start, added, ignore_system=ignore_system
+                    )
+                    if not likeness:
+                        continue
+                    if relation is not Relation.MOVED_ON and (best is None or likeness > best[0]):
                         best = likeness, pending, relation
-                    elif likeness:
-                        moved_on.append(pending)
+                    else:
+                        moved_on_turns.append(pending)
                     if best is not None and best[0] == SAME:
                         break
                 if best is not None:
                     _, pending, relation = best
                     self.remove(pending)
                     return pending, relation
-            self._moved_on(moved_on)
-            if moved_on:
+            self._end_turns(moved_on_turns)
+            if moved_on_turns:
                 break
         return None
 
-    def _candidates(self, request: RequestSummary, begins: Mapping[Key, int]) -> list[Candidate]:
+    def _candidates(self, request: RequestSummary, starts: Mapping[Key, int]) -> list[Candidate]:
         """List the turns with one of these keys that a call may continue.
 
         The longest history comes first, matches by a server's id last; among equals those of the
         same model, then paused ones, then the latest.
         """
         rows: list[Candidate] = []
-        for (kind, name), begin in begins.items():
-            turns: Sequence[PendingTurn] = self._by_key.get(kind, {}).get(name, ())
+        for (kind, key_id), start in starts.items():
+            turns: Sequence[PendingTurn] = self._by_key.get(kind, {}).get(key_id, ())
             if not turns:
                 continue
-            added = _Added(request.history[begin : request.length])
-            if begin and not added.messages:
-                turns = self._without_sampled(turns, request)
-            elif begin and added.answers and len(turns) > FEW:
+            added = _AddedMessages(request.history[start : request.length])
+            if start and not added.messages:
+                turns = self._without_shared_prompt(turns, request)
+            elif start and added.answers and len(turns) > FILTER_ABOVE:
                 turns = self._filter(turns, added)
-            rows += [(begin, pending, added) for pending in reversed(turns)]
+            rows += [(start, pending, added) for pending in reversed(turns)]
         return sorted(
             rows,
-            key=lambda row: (-row[0], row[1].turn.model != request.facts.model, not row[1].paused),
+            key=lambda row: (
+                -row[0],
+                row[1].turn.model != request.facts.model,
+                not row[1].is_paused,
+            ),
         )
 
-    def _without_sampled(
+    def _without_shared_prompt(
         self, turns: Sequence[PendingTurn], request: RequestSummary
     ) -> Sequence[PendingTurn]:
-        """Leave out implicit turns if several turns have the prompt: the call is another sample."""
-        if not self._recent.is_asked_by_several(prompt_of(request), self._clock()):
+        """Leave out implicit turns if several turns have the prompt, as in best-of-n.
+
+        The call then begins another turn with that prompt.
+        """
+        if not self._recent.is_used_by_several(prompt_of(request), self._clock()):
             return turns
         return (
             [pending for pending in turns if pending.turn.kind is not TurnKind.IMPLICIT]
@@ -333,7 +358,7 @@ class PendingTurns:
             else ()
         )
 
-    def _filter(self, turns: Sequence[PendingTurn], added: _Added) -> Sequence[PendingTurn]:
+    def _filter(self, turns: Sequence[PendingTurn], added: _AddedMessages) -> Sequence[PendingTurn]:
         """Drop the turns whose tool calls or answer a call does not send back.
 
         Used if many turns have one history.
@@ -343,16 +368,16 @@ class PendingTurns:
             turns = [
                 pending
                 for pending in turns
-                if any(call.id in ids or call.is_beside for call in pending.calls)
+                if any(call.id in ids or call.is_other_choice for call in pending.calls)
             ]
         same = [
             pending
             for pending in turns
-            if answers_text.endswith(pending.tail) or pending.joined or pending.calls
+            if answers_text.endswith(pending.tail) or pending.merged_tail or pending.calls
         ]
         if same:
             return same
-        pieces = {answers_text[place : place + QUOTED] for place in range(len(answers_text))}
+        pieces = {answers_text[index : index + QUOTED] for index in range(len(answers_text))}
         return [
             pending
             for pending in turns
@@ -363,10 +388,10 @@ class PendingTurns:
         self,
         pending: PendingTurn,
         request: RequestSummary,
-        begin: int,
-        added: _Added,
+        start: int,
+        added: _AddedMessages,
         *,
-        bare: bool,
+        ignore_system: bool,
     ) -> Verdict:
         """Return the relation of a call to a truncated one.
 
@@ -376,52 +401,54 @@ class PendingTurns:
             begin: the index at which the added messages begin; 0 if the call only names the
                 truncated response.
             added: the added messages.
-            bare: the histories are equal except for their system prompts.
+            ignore_system: the histories are equal except for their system prompts.
         """
         tail, likeness = pending.tail, SAME
         if added.rest and _answers_any(
-            added.rest, [call for call in pending.calls if call.is_beside]
+            added.rest, [call for call in pending.calls if call.is_other_choice]
         ):
-            return Verdict(SAME, Relation.TOOK_OTHER)
-        if bare and not (added.answers and tail):
+            return Verdict(SAME, Relation.SENDS_OTHER_CHOICE)
+        if ignore_system and not (added.answers and tail):
             # another agent with the same prompt: only its instructions differ
             return UNRELATED
-        if begin and not added.messages:
+        if start and not added.messages:
             return self._repeated_request(pending, request)
-        if begin and not self._holds_own(pending, added):
+        if start and not self._has_own_parts(pending, added):
             return UNRELATED  # a step of another run with the same prompt
         if added.answers:
             likeness = _likeness(pending, added.text)
             if not likeness:
                 return UNRELATED  # another sample of the same prompt, in another conversation
-        elif begin and not self._goes_on_alone(added.messages, tail):
+        elif start and not self._requests_rest_without_answer(added.messages, tail):
             # Only an answer without visible text may be left out of the history, unless a message
             # mentions the truncation.
             return Verdict(SAME) if role(added.messages[0]) in ("user", "tool") else UNRELATED
         if not added.rest:
-            return Verdict(likeness, Strategy.RESEND if pending.paused else Strategy.PREFILL)
-        if pending.paused:
+            return Verdict(likeness, Strategy.RESEND if pending.is_paused else Strategy.PREFILL)
+        if pending.is_paused:
             return Verdict(likeness)
         if is_call_refused(added.rest, tail):
             return Verdict(likeness, Strategy.REPAIR)
         if tool_results(added.rest[0]):
-            return Verdict(likeness, Relation.RAN_TOOLS)
+            return Verdict(likeness, Relation.SENDS_RESULTS)
         return Verdict(
-            likeness, Strategy.PROMPT if self._prompts.ask(added.rest, tail) else Relation.MOVED_ON
+            likeness,
+            Strategy.PROMPT if self._prompts.matches(added.rest, tail) else Relation.MOVED_ON,
         )
 
-    def _holds_own(self, pending: PendingTurn, added: _Added) -> bool:
+    def _has_own_parts(self, pending: PendingTurn, added: _AddedMessages) -> bool:
         """Return whether the sent tool calls, results and media may be of the truncated response.
 
         Several runs may have the same prompt and the same text: the ids distinguish them. The
-        server tools of a truncated response are not known: without text, only a message that
-        requests the rest identifies it.
+        server tools of a truncated response are not recorded, so an answer that has only those is
+        matched only if a message requests the rest.
         """
-        if added.others and not (pending.tail or pending.paused):
-            ran = all(
-                "tool" in kind or kind.endswith(("_call", "_call_output")) for kind in added.others
+        if added.other_kinds and not (pending.tail or pending.is_paused):
+            are_tools = all(
+                "tool" in kind or kind.endswith(("_call", "_call_output"))
+                for kind in added.other_kinds
             )
-            if not (ran and self._prompts.ask(added.rest)):
+            if not (are_tools and self._prompts.matches(added.rest)):
                 return False
         if not (added.ids or added.names):
             return True
@@ -432,21 +459,21 @@ class PendingTurns:
         # The framework assigned its own ids, or none.
         return bool(pending.calls) and added.names.issubset([call.name for call in pending.calls])
 
-    def _goes_on_alone(self, added: Sequence[Any], tail: str) -> bool:
+    def _requests_rest_without_answer(self, added: Sequence[Any], tail: str) -> bool:
         """Return whether the messages request the rest of an answer that the history omits."""
         if tail and not any(
-            role(message) == "user" and mentions_cut(text_of(message)) for message in added[:1]
+            role(message) == "user" and mentions_truncation(text_of(message))
+            for message in added[:1]
         ):
             return False
-        return self._prompts.ask(added, tail)
+        return self._prompts.matches(added, tail)
 
     def _repeated_request(self, pending: PendingTurn, request: RequestSummary) -> Verdict:
         """Return the relation of a call that adds no message to a truncated one.
 
-        It continues the truncated one only if its limit is larger. With the same limit it is
-        another sample of the prompt, and also if another turn has the prompt: taking samples for
-        continuations would hide truncated answers in batch jobs. Soon after a lost connection it is
-        a retry.
+        It is a continuation (RESEND) if its output limit is larger, and a retry soon after a lost
+        connection. Otherwise, or if another turn has the same prompt, it is unrelated: batch jobs
+        and best-of-n send one prompt many times, and their truncated answers stay unfinished.
         """
         if request.facts.model != pending.turn.model:
             return UNRELATED  # one prompt for several models: each has its own turn
@@ -461,7 +488,7 @@ class PendingTurns:
         is_retry = self._clock() <= pending.retry_until
         if not (is_retry or is_raised):
             return UNRELATED
-        if pending.turn.kind is TurnKind.IMPLICIT and self._recent.is_sampled(
+        if pending.turn.kind is TurnKind.IMPLICIT and self._recent.is_used_by_another(
             prompt_of(request), pending.turn, self._clock()
         ):
             return UNRELATED
@@ -474,22 +501,22 @@ def _likeness(pending: PendingTurn, text: str) -> int:
     Hosts strip an answer, append to it, and merge parts into one.
     """
     likeness = (
-        repeats_answer(text, pending.tail, is_all=pending.is_all)
+        repeats_answer(text, pending.tail, is_full_answer=pending.is_full_answer)
         if pending.tail
-        else SAME * (not text)
+        else (0 if text else SAME)
     )
-    if likeness != SAME and pending.joined:
-        joined = _joined(text)
+    if likeness != SAME and pending.merged_tail:
+        compact_text = _without_spaces(text)
         is_repeated = (
-            joined.endswith(pending.joined)
-            if len(pending.joined) >= QUOTED
-            else joined == pending.joined
+            compact_text.endswith(pending.merged_tail)
+            if len(pending.merged_tail) >= QUOTED
+            else compact_text == pending.merged_tail
         )
         return SAME if is_repeated else likeness
     return likeness
 
 
-def _joined(text: str) -> str:
+def _without_spaces(text: str) -> str:
     return "".join(text.split())
 
 
@@ -509,64 +536,85 @@ def pending_turn(
     ended: CallEnded,
     request: RequestSummary,
     tail: str,
-    before: PendingTurn | None,
+    previous: PendingTurn | None,
     tool_calls: Sequence[RequestedCall] = (),
     *,
     has_failed: bool,
     now: float,
     deadline: float,
 ) -> PendingTurn:
-    """Return the entry that identifies the continuation of a call; without keys if nothing can.
+    """Return the entry by which a call's continuation can be recognised.
+
+    It has no keys if the request and the response have no data that could identify one.
 
     Args:
         ended: the record of the call's end.
         request: the summary of its request.
         tail: the last visible characters of the response.
-        before: the entry of the turn that the call continued.
+        previous: the entry of the turn that the call continued.
         tool_calls: the tool calls of the response.
         has_failed: the call raised, so the answer that it continued is still the truncated one.
         now: the time.
         deadline: the time until which the turn waits.
     """
     started = ended.started
-    own = [
+    request_keys = [
         (prefix.length, prefix.digest)
-        for bare in (False, True)
-        for prefix in full_prefix(request, bare=bare)
+        for ignore_system in (False, True)
+        for prefix in full_prefix(request, ignore_system=ignore_system)
     ]
-    first = (before and before.first) or tuple(own)
-    openings = (*(before.openings[:1] if before else ()), opening_hash(request))
-    retried = before if has_failed else None
+    first_keys = (previous and previous.first_keys) or tuple(request_keys)
+    opening_hashes = (*(previous.opening_hashes[:1] if previous else ()), opening_hash(request))
     server_keys = _server_keys(ended.response.id, request.conversation_id)
-    keys = tuple(dict.fromkeys((*first, *own, *server_keys)))
-    openings = tuple(dict.fromkeys(openings))
-    joined = "" if before is None else _joined((before.joined or before.tail) + tail)[-TAIL:]
-    return PendingTurn(
+    keys = tuple(dict.fromkeys((*first_keys, *request_keys, *server_keys)))
+    opening_hashes = tuple(dict.fromkeys(opening_hashes))
+    merged_tail = (
+        ""
+        if previous is None
+        else _without_spaces((previous.merged_tail or previous.tail) + tail)[-TAIL:]
+    )
+    pending = PendingTurn(
         turn=started.turn,
-        number=started.number if retried is None else retried.number,
+        number=started.number,
         question=question_of(request) if started.turn.kind is TurnKind.OBSERVED else None,
-        first=first,
-        openings=openings
-        if retried is None
-        else tuple(dict.fromkeys((*retried.cut_openings, *openings))),
-        keys=keys if retried is None else tuple(dict.fromkeys((*retried.cut_keys, *keys))),
-        cut_keys=keys if retried is None else retried.cut_keys,
-        cut_openings=openings if retried is None else retried.cut_openings,
-        tail=comparable(tail) if retried is None else retried.tail,
-        is_all=len(tail) < TAIL if retried is None else retried.is_all,
-        joined=joined if retried is None else retried.joined,
-        calls=tuple(tool_calls) if retried is None else retried.calls,
-        retry_until=inf
-        if has_failed
-        else now + RETRY_S
-        if ended.stop.reason is StopReason.MISSING
-        else -inf,
+        first_keys=first_keys,
+        opening_hashes=opening_hashes,
+        keys=keys,
+        truncated_keys=keys,
+        truncated_opening_hashes=opening_hashes,
+        tail=comparable_text(tail),
+        is_full_answer=len(tail) < TAIL,
+        merged_tail=merged_tail,
+        calls=tuple(tool_calls),
+        retry_until=now + RETRY_S if ended.stop.reason is StopReason.MISSING else -inf,
         has_failed=has_failed,
-        paused=ended.stop.reason is StopReason.PAUSED,
+        is_paused=ended.stop.reason is StopReason.PAUSED,
         maximum=request.facts.max_tokens,
         output_type=request.facts.output_type,
         forces_tool=request.forces_tool,
         deadline=deadline,
+    )
+    if not has_failed:
+        return pending
+    pending.retry_until = inf
+    return pending if previous is None else _of_failed_continuation(pending, previous)
+
+
+def _of_failed_continuation(pending: PendingTurn, previous: PendingTurn) -> PendingTurn:
+    """Return the entry after a failed continuation: it waits with the same truncated answer."""
+    return replace(
+        pending,
+        number=previous.number,
+        opening_hashes=tuple(
+            dict.fromkeys((*previous.truncated_opening_hashes, *pending.opening_hashes))
+        ),
+        keys=tuple(dict.fromkeys((*previous.truncated_keys, *pending.keys))),
+        truncated_keys=previous.truncated_keys,
+        truncated_opening_hashes=previous.truncated_opening_hashes,
+        tail=previous.tail,
+        is_full_answer=previous.is_full_answer,
+        merged_tail=previous.merged_tail,
+        calls=previous.calls,
     )
 
 
@@ -581,7 +629,7 @@ def _may_continue(truncated_turn: Turn, turn: Turn | None) -> bool:
 def _server_keys(response_id: str | None, conversation_id: str | None) -> list[Key]:
     """Return the keys of a response and a conversation that a server keeps."""
     return [
-        (kind, name)
-        for kind, name in (("response", response_id), ("conversation", conversation_id))
-        if name
+        (kind, key_id)
+        for kind, key_id in (("response", response_id), ("conversation", conversation_id))
+        if key_id
     ]

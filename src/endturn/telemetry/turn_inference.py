@@ -34,7 +34,13 @@ from endturn.formats import RequestSummary
 from endturn.telemetry import cleanup, foreign_spans
 from endturn.telemetry.fingerprints import ContinuePrompts, question_of
 from endturn.telemetry.recent_prompts import RecentPrompts, prompt_of
-from endturn.telemetry.retries import FailedAttempt, FailedAttempts, is_retried, request_key, wait_s
+from endturn.telemetry.retries import (
+    FailedAttempt,
+    FailedAttempts,
+    is_retried,
+    request_key,
+    retry_wait_s,
+)
 from endturn.telemetry.tool_loops import (
     TOOLS_IDLE_S,
     OpenToolLoops,
@@ -87,10 +93,11 @@ class TurnInference:
             self._loops.is_known_id,
         )
         self._failed = FailedAttempts()
-        self._taken: dict[int, PendingTurn] = {}
-        """The turns that open calls continue, by the number of the truncated call."""
-        self._joined: dict[str, PendingTurn | ToolLoop | FailedAttempt] = {}
-        """The entries of turns that waited until their open call began, by the turn's id."""
+        self._continued: dict[int, PendingTurn] = {}
+        """The truncated turns that open calls continue, by the number of the truncated call."""
+        self._resumed: dict[str, PendingTurn | ToolLoop | FailedAttempt] = {}
+        """The former waiting entries of turns that an open call resumed, by turn id: if the call is
+        cancelled, its turn waits again."""
 
     # --- Inference ---
 
@@ -105,75 +112,77 @@ class TurnInference:
         """
         self.sweep()
         if turn is not None and turn.kind is TurnKind.CONTROLLER:
-            again = turn.continuation
+            continuation = turn.continuation
             if (
-                again is not None
-                and again.strategy is Strategy.PROMPT
+                continuation is not None
+                and continuation.strategy is Strategy.PROMPT
                 and isinstance(summary, RequestSummary)
             ):
                 self._prompts.learn(summary)
-            return turn, again
+            return turn, continuation
         if not isinstance(summary, RequestSummary):
             return turn or Turn(kind=TurnKind.IMPLICIT), None
-        is_cut = bool(self._truncated.waiting.by_number)
-        implicit_turn = self._resume_loop(summary, is_sure=is_cut) if turn is None else None
+        has_truncated = bool(self._truncated.waiting.by_number)
+        implicit_turn = (
+            self._resume_loop(summary, is_certain=has_truncated) if turn is None else None
+        )
         if (
-            is_cut
+            has_truncated
             and implicit_turn is None
-            and (match := self._truncated.take(summary, turn)) is not None
+            and (match := self._truncated.pop_match(summary, turn)) is not None
         ):
             pending, relation = match
             if isinstance(relation, Strategy):
-                self._taken[pending.number] = pending
+                self._continued[pending.number] = pending
                 if (
                     pending.turn is not turn
                     and turn is not None
-                    and foreign_spans.take_over(turn, pending.turn)
+                    and foreign_spans.reassign_span(turn, pending.turn)
                 ):
                     pending.turn.waiting_since_s = None  # the new run will end it
-                self._note(summary, pending.turn)
+                self._remember_prompt(summary, pending.turn)
                 return _continue(pending, relation, summary)
-            if relation is Relation.RAN_TOOLS and pending.turn.waiting_since_s is None:
+            if relation is Relation.SENDS_RESULTS and pending.turn.waiting_since_s is None:
                 pending.turn.abandoned |= {pending.number}
-                self._joined[pending.turn.id] = pending
+                self._resumed[pending.turn.id] = pending
                 return pending.turn, None
-            if relation is Relation.TOOK_OTHER and pending.turn.waiting_since_s is None:
+            if relation is Relation.SENDS_OTHER_CHOICE and pending.turn.waiting_since_s is None:
                 pending.turn.truncated_calls -= {pending.number}
-                self._joined[pending.turn.id] = pending
+                self._resumed[pending.turn.id] = pending
                 return pending.turn, None
             _end_pending(pending)
         if turn is not None:
             return turn, None
-        if is_cut and implicit_turn is None:
+        if has_truncated and implicit_turn is None:
             implicit_turn = self._resume_loop(summary)
         implicit_turn = (
             implicit_turn or self._resume_failed(summary) or Turn(kind=TurnKind.IMPLICIT)
         )
-        self._note(summary, implicit_turn)
+        self._remember_prompt(summary, implicit_turn)
         return implicit_turn, None
 
-    def _note(self, request: RequestSummary, turn: Turn) -> None:
+    def _remember_prompt(self, request: RequestSummary, turn: Turn) -> None:
         """Remember the prompt of an implicit turn."""
         if turn.kind is TurnKind.IMPLICIT:
             prompt = prompt_of(request)
             with self._lock:
                 self._recent.note(prompt, turn, self._clock())
 
-    def _resume_loop(self, request: RequestSummary, *, is_sure: bool = False) -> Turn | None:
+    def _resume_loop(self, request: RequestSummary, *, is_certain: bool = False) -> Turn | None:
         """Find the turn whose tool results a call sends.
 
         Args:
-            is_sure: accept only a match by a unique tool call id, or by the text before the
+            is_certain: accept only a match by a unique tool call id, or by the text before the
                 results.
         """
         if not self._loops.waiting.by_number or not results_at_end(request)[0]:
             return None
         with self._lock:
             loop = self._loops.find(request)
-            if loop is None or (is_sure and not self._loops.is_surely(loop, request)):
+            if loop is None or (is_certain and not self._loops.is_certain_match(loop, request)):
                 return None
             self._loops.remove(loop)
-            self._joined[loop.turn.id] = loop
+            self._resumed[loop.turn.id] = loop
         return loop.turn
 
     def _resume_failed(self, request: RequestSummary) -> Turn | None:
@@ -184,12 +193,12 @@ class TurnInference:
             failure = self._failed.find(request)
             if failure is None:
                 return None
-            if failure.attempt is None and self._recent.is_sampled(
+            if failure.attempt is None and self._recent.is_used_by_another(
                 prompt_of(request), failure.turn, self._clock()
             ):
                 return None
             self._failed.remove(failure)
-            self._joined[failure.turn.id] = failure
+            self._resumed[failure.turn.id] = failure
         return failure.turn
 
     def on_cancel(self, started: CallStarted, summary: SummarizedRequest | None) -> None:
@@ -197,7 +206,7 @@ class TurnInference:
         with self._lock:
             if isinstance(summary, RequestSummary) and not started.turn.iterations:
                 self._recent.withdraw(prompt_of(summary), started.turn)
-            match self._joined.pop(started.turn.id, None):
+            match self._resumed.pop(started.turn.id, None):
                 case ToolLoop() as loop:
                     self._loops.add(loop)
                 case FailedAttempt() as failure:
@@ -211,7 +220,7 @@ class TurnInference:
         continued = (
             None
             if started.continuation is None
-            else self._taken.pop(started.continuation.of or 0, None)
+            else self._continued.pop(started.continuation.of or 0, None)
         )
         if continued is not None and started.continuation is not None:
             _count_continuation(continued.turn, started.continuation.strategy, -1)
@@ -219,9 +228,9 @@ class TurnInference:
                 self._truncated.add(continued)
 
     def on_response(self, ended: CallEnded, summary: SummarizedRequest | None) -> None:
-        """Mark a message's truncated responses as finished after a complete response to it.
+        """Forget truncated responses of an observed turn after a complete one to the same message.
 
-        Applies to observed turns only.
+        The agent has then repeated or continued them, so they no longer count as unfinished.
         """
         turn = ended.started.turn
         if (
@@ -233,9 +242,9 @@ class TurnInference:
         question = question_of(summary) if isinstance(summary, RequestSummary) else None
         with self._lock:
             waiting = self._truncated.of_turn(turn)
-        other = {pending.number for pending in waiting if pending.question != question}
-        # A call with unknown messages may answer any of them.
-        turn.truncated_calls &= (other if question is not None else set()) | turn.abandoned
+        other_numbers = {pending.number for pending in waiting if pending.question != question}
+        # Without a question, the response may answer any of the turn's messages.
+        turn.truncated_calls &= (other_numbers if question is not None else set()) | turn.abandoned
 
     def on_call_end(
         self,
@@ -249,8 +258,10 @@ class TurnInference:
         turn, continuation = started.turn, started.continuation
         if turn.kind is TurnKind.CONTROLLER:
             return
-        joined = self._joined.pop(turn.id, None)
-        before = None if continuation is None else self._taken.pop(continuation.of or 0, None)
+        resumed = self._resumed.pop(turn.id, None)
+        continued = (
+            None if continuation is None else self._continued.pop(continuation.of or 0, None)
+        )
         if turn.outcome is not None:
             return
         # After a failed continuation the answer is still truncated: it is often retried.
@@ -260,19 +271,20 @@ class TurnInference:
             with self._lock:
                 self._loops.remember_ids(turn.id, tool_calls)
         if isinstance(summary, RequestSummary):
-            # A background response is recorded when no poll fetched its end: it is not paused.
+            # A background response with PAUSED was recorded before it ended, because the host
+            # stopped polling. The provider did not pause it.
             is_paused = stop.reason is StopReason.PAUSED and not summary.background
-            is_cut = stop.truncated or is_paused
-            if is_cut or (before is not None and is_failure):
+            is_incomplete = stop.truncated or is_paused
+            if is_incomplete or (continued is not None and is_failure):
                 now = self._clock()
                 deadline = now + (self.tools_idle_s if tool_calls else self._idle_s)
                 pending = pending_turn(
                     ended,
                     summary,
                     tail,
-                    before,
+                    continued,
                     tool_calls,
-                    has_failed=not is_cut,
+                    has_failed=not is_incomplete,
                     now=now,
                     deadline=deadline,
                 )
@@ -285,7 +297,7 @@ class TurnInference:
             outcome = _implicit_outcome(turn, ended)
             if turn.kind is TurnKind.IMPLICIT and isinstance(summary, RequestSummary):
                 if outcome is TurnOutcome.PROVIDER_ERROR and is_retried(ended):
-                    self._wait_for_retry(ended, summary, joined, outcome)
+                    self._wait_for_retry(ended, summary, resumed, outcome)
                     return
                 # Malformed tool calls may come with END_TURN; the host answers them too.
                 if tool_calls and stop.reason in (StopReason.TOOL_CALL, StopReason.END_TURN):
@@ -302,14 +314,14 @@ class TurnInference:
         self,
         ended: CallEnded,
         request: RequestSummary,
-        joined: PendingTurn | ToolLoop | FailedAttempt | None,
+        resumed: PendingTurn | ToolLoop | FailedAttempt | None,
         outcome: TurnOutcome,
     ) -> None:
         """Have an implicit turn whose latest attempt failed wait for the next attempt."""
-        deadline = self._clock() + wait_s(ended.error)
-        if isinstance(joined, ToolLoop):  # a step of a loop: the same results may be sent again
-            joined.deadline, joined.outcome, joined.is_unanswered = deadline, outcome, False
-            self._wait_for_tools(joined)
+        deadline = self._clock() + retry_wait_s(ended.error)
+        if isinstance(resumed, ToolLoop):  # a step of a loop: the same results may be sent again
+            resumed.deadline, resumed.outcome, resumed.is_unanswered = deadline, outcome, False
+            self._wait_for_tools(resumed)
             return
         failure = FailedAttempt(
             turn=ended.started.turn,
@@ -373,11 +385,11 @@ class TurnInference:
         self._end_truncated(truncated)
         self._end_loops(loops)
         self._end_failed(failures)
-        continued, self._taken = self._taken, {}
+        continued, self._continued = self._continued, {}
         for pending in continued.values():
             _end_pending(pending)
-        joined, self._joined = self._joined, {}
-        for entry in joined.values():  # their calls are open
+        resumed, self._resumed = self._resumed, {}
+        for entry in resumed.values():  # their calls are open
             match entry:
                 case PendingTurn():
                     _end_pending(entry)
@@ -443,7 +455,7 @@ def _continue(
 
 
 def _count_continuation(turn: Turn, strategy: Strategy, added: int) -> None:
-    """Count a continuation or a repair, as the controller counts them."""
+    """Add to the turn's continuations or, for the strategy REPAIR, to its repairs."""
     if strategy is Strategy.REPAIR:
         turn.repairs += added
     else:
@@ -451,8 +463,10 @@ def _count_continuation(turn: Turn, strategy: Strategy, added: int) -> None:
 
 
 def _end_pending(pending: PendingTurn) -> None:
-    # The host ends an observed turn itself: here only its wait ends. An agent's run with
-    # `waiting_since_s` has already ended, so its turn ends at that time.
+    # - An agent's run that ended with a truncated answer kept its turn open, in case a new run
+    #   continues it: the turn ends now, with the run's end as its time.
+    # - The host ends an observed turn: only mark the truncated call as abandoned.
+    # - An implicit turn ends now.
     if pending.turn.waiting_since_s is not None:
         end_turn(pending.turn, TurnOutcome.COMPLETED, ended_s=pending.turn.waiting_since_s)
     elif pending.turn.kind is TurnKind.OBSERVED:
@@ -460,7 +474,7 @@ def _end_pending(pending: PendingTurn) -> None:
     elif pending.turn.kind is TurnKind.IMPLICIT:
         outcome = (
             TurnOutcome.LEFT_PAUSED
-            if pending.paused and not pending.turn.unfinished
+            if pending.is_paused and not pending.turn.unfinished
             else TurnOutcome.NOT_CONTINUED
         )
         end_turn(pending.turn, TurnOutcome.PROVIDER_ERROR if pending.has_failed else outcome)
@@ -476,5 +490,5 @@ def _forget() -> None:
         inference.forget()
 
 
-cleanup.each_time(_sweep)
-cleanup.after_fork(_forget)
+cleanup.register_sweep(_sweep)
+cleanup.register_after_fork(_forget)

@@ -24,16 +24,16 @@ class WaitingTurns(Generic[Entry]):
     Not thread-safe: the caller holds a lock.
 
     Args:
-        most: maximum number of entries.
+        limit: maximum number of entries.
 
     Attributes:
         earliest: a time before or at the earliest deadline.
         by_number: the entries, the oldest first; `add` and `remove` change it.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self.earliest = inf
-        self._most = most
+        self._limit = limit
         self.by_number: OrderedDict[int, Entry] = OrderedDict()
         """Ordered, because the oldest are removed first: a plain `dict` takes long to find the next
         one."""
@@ -59,7 +59,7 @@ class WaitingTurns(Generic[Entry]):
                 (waiting.deadline, number) for number, waiting in self.by_number.items()
             ]
             heapify(self._deadlines)
-        excess = len(self.by_number) - self._most
+        excess = len(self.by_number) - self._limit
         return (
             []
             if excess <= 0

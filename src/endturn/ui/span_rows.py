@@ -153,7 +153,7 @@ def _of_others(span: Span, attributes: Mapping[str, Any], scope: str) -> Row:
         events=[attributes_of(event.attributes) for event in span.events],
     )
     kind = conventions.kind_of(exported)
-    if kind is OperationKind.CALL and conventions.is_handed_over(exported):
+    if kind is OperationKind.CALL and conventions.ended_before_stream(exported):
         return {"operation": None}  # a separate span records its end
     if kind not in (OperationKind.CALL, OperationKind.STREAM_END):
         return {}

@@ -9,10 +9,10 @@ from endturn._exports import lazy_exports
 if TYPE_CHECKING:
     from endturn.vocabulary.characters import (
         REPLACEMENT_CHARACTER as REPLACEMENT_CHARACTER,
-        Pieces as Pieces,
-        cleaned as cleaned,
+        PieceJoiner as PieceJoiner,
+        fix_json_surrogates as fix_json_surrogates,
         fix_surrogates as fix_surrogates,
-        paired as paired,
+        join_surrogates as join_surrogates,
     )
     from endturn.vocabulary.messages import (
         TEXT_TOOLS as TEXT_TOOLS,
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
         find_word as find_word,
         rank_of as rank_of,
         raw_text as raw_text,
+        sanitize_reason as sanitize_reason,
         value_key as value_key,
-        word_shown as word_shown,
     )
     from endturn.vocabulary.stop_reason_tables import (
         CHAT as CHAT,
@@ -63,17 +63,17 @@ if TYPE_CHECKING:
         tables as tables,
         with_fallback as with_fallback,
     )
-    from endturn.vocabulary.tsv import lines as lines, shipped as shipped
+    from endturn.vocabulary.tsv import package_data as package_data, read_tsv as read_tsv
 else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
             "characters": (
                 "REPLACEMENT_CHARACTER",
-                "Pieces",
-                "cleaned",
+                "PieceJoiner",
+                "fix_json_surrogates",
                 "fix_surrogates",
-                "paired",
+                "join_surrogates",
             ),
             "messages": (
                 "Blocks",
@@ -111,7 +111,7 @@ else:
                 "rank_of",
                 "raw_text",
                 "value_key",
-                "word_shown",
+                "sanitize_reason",
             ),
             "stop_reason_tables": (
                 "Api",
@@ -124,6 +124,6 @@ else:
                 "tables",
                 "with_fallback",
             ),
-            "tsv": ("lines", "shipped"),
+            "tsv": ("read_tsv", "package_data"),
         },
     )

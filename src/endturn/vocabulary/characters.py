@@ -19,31 +19,33 @@ def fix_surrogates(text: str) -> str:
     """Return the text with pairs of surrogates joined, and U+FFFD for one alone."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
-    return _SURROGATE.sub(REPLACEMENT_CHARACTER, paired(text))
+    return _SURROGATE.sub(REPLACEMENT_CHARACTER, join_surrogates(text))
 
 
-def cleaned(value: Any) -> Any:
+def fix_json_surrogates(value: Any) -> Any:
     """Return a JSON value with all of its texts repaired; the value itself if none needs it."""
     if isinstance(value, str):
         return fix_surrogates(value)
     if isinstance(value, list | tuple):
-        parts = [cleaned(part) for part in value]
+        parts = [fix_json_surrogates(part) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
         return parts if isinstance(value, list) else tuple(parts)
     if isinstance(value, dict):
-        items = {cleaned(name): cleaned(part) for name, part in value.items()}
+        items = {
+            fix_json_surrogates(name): fix_json_surrogates(part) for name, part in value.items()
+        }
         is_same = all(new is old for new, old in zip(items.values(), value.values(), strict=False))
         return value if is_same and items.keys() == value.keys() else items
     return value
 
 
-def paired(text: str) -> str:
+def join_surrogates(text: str) -> str:
     """Return a text with separate halves of surrogate pairs joined."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-class Pieces:
+class PieceJoiner:
     """Texts that arrive in pieces, which may be split within a character.
 
     Half a character is held until the next piece of its text.
@@ -58,7 +60,7 @@ class Pieces:
         """Return the complete characters of a text's next piece."""
         if not self._halves and (piece.isascii() or _SURROGATE.search(piece) is None):
             return piece
-        text = paired(self._halves.pop(key, "") + piece)
+        text = join_surrogates(self._halves.pop(key, "") + piece)
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._halves[key] = text[:-1], text[-1]
         return _SURROGATE.sub(REPLACEMENT_CHARACTER, text)

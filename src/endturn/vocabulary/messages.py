@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from endturn.vocabulary.characters import cleaned
+from endturn.vocabulary.characters import fix_json_surrogates
 from endturn.vocabulary.stop import TRUNCATED, Stop, StopReason
 
 Json = dict[str, Any]
@@ -36,7 +36,7 @@ class _FrozenModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fix_surrogates(cls, values: Any) -> Any:
-        return cleaned(values)
+        return fix_json_surrogates(values)
 
     def but(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced, without validating the new values."""
@@ -120,7 +120,7 @@ class Blocks:
 def _blocks(value: Any) -> Blocks | None:
     """Return blocks, also from their JSON, so that a stored history can be loaded."""
     if isinstance(value, Blocks):
-        items = cleaned(value.items)
+        items = fix_json_surrogates(value.items)
         return value if items is value.items else Blocks(value.format, items)
     if value is None:
         return value

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from endturn.vocabulary.stop_reason_tables import COMPATIBLE
-from endturn.vocabulary.tsv import shipped
+from endturn.vocabulary.tsv import package_data
 
 
 class Auth(StrEnum):
@@ -75,7 +75,9 @@ def _value(key: str, value: Any) -> Any:
 
 PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {
     name: _endpoint(name, row)
-    for name, row in tomllib.loads(shipped().joinpath("providers.toml").read_text("utf-8")).items()
+    for name, row in tomllib.loads(
+        package_data().joinpath("providers.toml").read_text("utf-8")
+    ).items()
 }
 """The providers that clients know by name, under the conventions' names where there are any. Other
 providers need a base URL.

@@ -221,7 +221,7 @@ _MAX_MIXED_CHARS: Final = 10
 """Lengths from which a segment is no word; the second applies to digits or mixed case."""
 
 
-def word_shown(raw: str) -> str:
+def sanitize_reason(raw: str) -> str:
     """Return a provider's stop reason as telemetry may show it: bounded, without free text or keys.
 
     One word is shown verbatim unless it looks like a key. Of several words, those in snake_case and
@@ -336,7 +336,7 @@ def find_word(raw: str, rows: Mapping[str, Row]) -> Row | None:
     row = rows.get(raw)
     if row is not None:
         return row
-    key, folded = raw.strip().lower(), _folded(rows)
+    key, folded = raw.strip().lower(), _casefold_keys(rows)
     row = folded.get(key)
     if row is not None:
         return row
@@ -346,7 +346,7 @@ def find_word(raw: str, rows: Mapping[str, Row]) -> Row | None:
     return None
 
 
-def _folded(rows: Mapping[str, Row]) -> Mapping[str, Row]:
+def _casefold_keys(rows: Mapping[str, Row]) -> Mapping[str, Row]:
     """Return rows by their words in lower case.
 
     Of two equal words the first counts, which is the dialect's own.
@@ -366,7 +366,7 @@ def _row_of_parts(raw: str, rows: Mapping[str, Row]) -> Row | None:
     parts = [part for part in _SEPARATORS.split(raw) if part and not _FIELD_NAMES.fullmatch(part)]
     if not 0 < len(parts) <= _MAX_WORDS:
         return None
-    folded = _folded(rows)
+    folded = _casefold_keys(rows)
     part_rows = [
         row for part in parts if (row := folded.get(part.lower())) is not None and row.terminal
     ]

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from endturn.vocabulary.stop import Resume, Row, StopReason
-from endturn.vocabulary.tsv import lines, shipped
+from endturn.vocabulary.tsv import package_data, read_tsv
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -102,7 +102,7 @@ def with_fallback(format_: str, rows: Mapping[str, Row]) -> Mapping[str, Row]:
 
 @cache
 def _shipped() -> Tables:
-    return read_tables(shipped())
+    return read_tables(package_data())
 
 
 def read_tables(folder: Traversable) -> Tables:
@@ -114,7 +114,9 @@ def read_tables(folder: Traversable) -> Tables:
     own_rows, shared = _declared_rows(folder)
     rows: dict[str, dict[str, Mapping[str, Row]]] = {}
     apis: dict[str, dict[str, Api]] = {}
-    for location, (format_, dialect, includes, *api) in lines(folder, "dialects.tsv", range(3, 7)):
+    for location, (format_, dialect, includes, *api) in read_tsv(
+        folder, "dialects.tsv", range(3, 7)
+    ):
         dialect_rows, dialect_apis = rows.setdefault(format_, {}), apis.setdefault(format_, {})
         if dialect in dialect_rows:
             raise ValueError(f"{location}: {format_!r} already has a dialect {dialect!r}")
@@ -152,7 +154,7 @@ def _declared_rows(folder: Traversable) -> tuple[_Rows, dict[str, dict[str, Row]
     """
     rows_by_format: _Rows = {}
     shared: dict[str, dict[str, Row]] = {}
-    for location, (format_, dialect, raw, *cells) in lines(
+    for location, (format_, dialect, raw, *cells) in read_tsv(
         folder, "stop_reasons.tsv", range(8, 10)
     ):
         rows = rows_by_format.setdefault(format_, {}).setdefault(dialect, {})

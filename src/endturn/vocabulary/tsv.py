@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def shipped() -> Traversable:
+def package_data() -> Traversable:
     """Return the package's data folder, which may be in a zip file."""
     folder = Path(__file__).parents[1] / "data"
     if folder.is_dir():
@@ -25,7 +25,7 @@ def shipped() -> Traversable:
     return files("endturn").joinpath("data")
 
 
-def lines(folder: Traversable, name: str, widths: range) -> Iterator[tuple[str, list[str]]]:
+def read_tsv(folder: Traversable, name: str, widths: range) -> Iterator[tuple[str, list[str]]]:
     """Yield each row's file and line number, then its cells. The first line names the columns.
 
     Args:

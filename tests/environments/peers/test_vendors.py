@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from endturn.testing.scripted import ScriptedProvider, say
 from tests.environments.peers.scene import ASK, Scene, scene
-from tests.support.serving import Asked, serving
+from tests.support.serving import ReceivedRequest, serving
 
 AGENT = Path(__file__).with_name("vendors_agent.py")
 REASON = "endturn.stop.reason"
@@ -48,7 +48,7 @@ def receiving() -> Iterator[tuple[str, list[bytes]]]:
     """An OTLP endpoint, and what is posted to it."""
     posted: list[bytes] = []
 
-    def keep(asked: Asked) -> tuple[int, bytes, str]:
+    def keep(asked: ReceivedRequest) -> tuple[int, bytes, str]:
         packed = asked.headers.get("Content-Encoding") == "gzip"
         posted.append(gzip.decompress(asked.body) if packed else asked.body)
         return 200, b"", "application/x-protobuf"

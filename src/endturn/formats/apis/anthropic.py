@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.call_arguments import finished_calls, object_or_text
 from endturn.formats.encoding import (
     content_parts,
@@ -15,9 +16,8 @@ from endturn.formats.encoding import (
     tool_description,
 )
 from endturn.formats.errors import error_words
-from endturn.formats.fold import Fold
 from endturn.formats.format import Format, constant_path, error_without
-from endturn.formats.framing import DONE, END_WORDS
+from endturn.formats.framing import DONE, END_MARKERS
 from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
     Block,
@@ -294,9 +294,9 @@ def _rows_of(ctx: Context) -> Mapping[str, Row]:
     return {**rows, **_COMPACTION_ROWS} if ctx.request.compaction else rows
 
 
-def _blocks(fold: Fold) -> Iterable[Json]:
+def _blocks(accumulator: ResponseAccumulator) -> Iterable[Json]:
     """Yield the content blocks, with each call's input as the object that its pieces form."""
-    for _, block in sorted(cast(dict[int, Json], fold.blocks).items()):
+    for _, block in sorted(cast(dict[int, Json], accumulator.blocks).items()):
         if raw := text(block.pop("partial_json", "")):
             block["input"] = object_or_text(raw)
         yield block
@@ -541,7 +541,7 @@ FORMAT: Final = Format(
     error_in=error_without("content"),
     blocks=_blocks,
     has_end=True,
-    end_words=(*END_WORDS, b"message_stop", b'"message"', b'"content"'),
+    end_markers=(*END_MARKERS, b"message_stop", b'"message"', b'"content"'),
     reply=script,
     reply_error=script_error,
 )

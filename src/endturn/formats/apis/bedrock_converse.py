@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.apis.bedrock_converse_script import script, script_error
 from endturn.formats.call_arguments import finished_calls, object_or_text
 from endturn.formats.encoding import (
@@ -18,7 +19,6 @@ from endturn.formats.encoding import (
     system_messages,
     tool_description,
 )
-from endturn.formats.fold import Fold
 from endturn.formats.format import Format, PathRequest
 from endturn.formats.history import call_in
 from endturn.formats.next_request import block_resumer, replayable_blocks
@@ -240,9 +240,9 @@ def error_event(name: str, payload: Any) -> Json | None:
     return {**(payload if isinstance(payload, dict) else {}), "type": name}
 
 
-def _blocks(fold: Fold) -> Iterable[Json]:
+def _blocks(accumulator: ResponseAccumulator) -> Iterable[Json]:
     """Yield the content blocks in the shape of a body, from their pieces; bytes in base64."""
-    for block in fold.blocks.values():
+    for block in accumulator.blocks.values():
         match block:
             case {"citations": citations, **rest}:
                 text_part = {"text": text(rest.get("text"))}

@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 from endturn.calls import Strategy
 from endturn.errors import DecodeError
+from endturn.formats.accumulator import Reader as Reader
 from endturn.formats.apis import bedrock_converse, completions_shapes
 from endturn.formats.apis.bedrock_converse_script import script_error
 from endturn.formats.apis.completions_request import dialect_of
 from endturn.formats.errors import safe_excerpt
-from endturn.formats.fold import Reader as Reader
 from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import DONE, parse
 from endturn.formats.parts import End, ErrorPart, InFormat, Part, Tokens, Unreadable, Vocabulary
@@ -34,8 +34,8 @@ from endturn.vocabulary import (
     Row,
     StopReason,
     Usage,
-    lines,
-    shipped,
+    package_data,
+    read_tsv,
     with_fallback,
 )
 
@@ -75,7 +75,7 @@ _CHAT: Final = _FAMILIES["chat"]
 
 _MODELS: Final = tuple(
     (re.compile(model), family)
-    for _, (model, family, _source) in lines(shipped(), "bedrock_models.tsv", range(3, 4))
+    for _, (model, family, _source) in read_tsv(package_data(), "bedrock_models.tsv", range(3, 4))
 )
 _NO_TEXT: Final = "none"
 """The family of models that embed, rank, or generate images or speech: none has a stop reason."""

@@ -14,13 +14,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.apis.cohere_request import encode, unfinished
 from endturn.formats.call_arguments import arguments, finished_calls
 from endturn.formats.encoding import arguments_text, function_call
 from endturn.formats.errors import error_words, label_of
-from endturn.formats.fold import Fold
 from endturn.formats.format import Format
-from endturn.formats.framing import DONE, END_WORDS
+from endturn.formats.framing import DONE, END_MARKERS
 from endturn.formats.next_request import message_resumer, unfinished_message
 from endturn.formats.parts import (
     Block,
@@ -282,12 +282,12 @@ def _first_entry(value: Any) -> Any:
     return next(iter(_as_list(value)), None)
 
 
-def _blocks(fold: Fold) -> Iterable[Json]:
+def _blocks(accumulator: ResponseAccumulator) -> Iterable[Json]:
     """Yield the one message, in v2's shape for both versions."""
-    blocks = fold.blocks
+    blocks = accumulator.blocks
     message_members = blocks.pop("message", {})
     calls = []
-    for call in fold.calls.values():
+    for call in accumulator.calls.values():
         arguments_text = (
             "".join(call.pieces)
             if call.arguments_object is None
@@ -464,7 +464,7 @@ FORMAT: Final = Format(
     object_paths=("tool_calls[]",),
     error_in=_error_body,
     blocks=_blocks,
-    end_words=(*END_WORDS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
+    end_markers=(*END_MARKERS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),
     has_end=True,
     reply=script,
     reply_error=script_error,

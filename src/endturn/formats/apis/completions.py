@@ -19,7 +19,7 @@ from endturn.formats.apis.completions_request import BEDROCK, encode, request_su
 from endturn.formats.apis.completions_script import script, script_error
 from endturn.formats.apis.completions_shapes import SHAPES, Counts, has_member, shape_of
 from endturn.formats.format import Format, PathRequest
-from endturn.formats.framing import END_WORDS
+from endturn.formats.framing import END_MARKERS
 from endturn.formats.parts import (
     ErrorPart,
     Head,
@@ -204,7 +204,7 @@ FORMAT: Final = Format(
     object_paths=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
     accepts_list=True,
     error_in=_error_body,
-    end_words=END_WORDS,
+    end_markers=END_MARKERS,
     reply=script,
     reply_error=script_error,
 )

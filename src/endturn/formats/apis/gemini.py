@@ -25,7 +25,7 @@ from endturn.formats.encoding import (
     tool_description,
 )
 from endturn.formats.format import Format, PathRequest
-from endturn.formats.framing import END_WORDS
+from endturn.formats.framing import END_MARKERS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import block_resumer, replayable_blocks
 from endturn.formats.parts import (
@@ -604,7 +604,7 @@ FORMAT: Final = Format(
     object_paths=("candidates[].content.parts[]",),
     accepts_list=True,
     error_in=_error_body,
-    end_words=END_WORDS,
+    end_markers=END_MARKERS,
     reply=script,
     reply_error=script_error,
 )

@@ -12,13 +12,13 @@ from itertools import groupby
 from typing import Any, Final
 
 from endturn.formats import parts
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.apis.gemini_interactions_request import encode, output_step
 from endturn.formats.apis.gemini_interactions_script import script, script_error
 from endturn.formats.call_arguments import finished_calls, object_or_text
 from endturn.formats.errors import says_of_stop
-from endturn.formats.fold import Fold
 from endturn.formats.format import Format, constant_path, error_without
-from endturn.formats.framing import END_WORDS
+from endturn.formats.framing import END_MARKERS
 from endturn.formats.next_request import block_resumer
 from endturn.formats.partial import merge_pieces
 from endturn.formats.parts import Block, Part, ToolCallPart
@@ -343,9 +343,9 @@ def _answer(interaction: Any) -> Sequence[Any]:
     return steps[inputs[-1] + 1 :] if inputs else steps
 
 
-def _blocks(fold: Fold) -> Iterator[Json]:
+def _blocks(accumulator: ResponseAccumulator) -> Iterator[Json]:
     """Yield the steps, each with the additions of a stream."""
-    for step in fold.blocks.values():
+    for step in accumulator.blocks.values():
         pieces = [piece for piece in items(step.pop(_PIECES, None)) if isinstance(piece, dict)]
         content_member = _CONTENT_MEMBERS.get(text(step.get("type")))
         if pieces and content_member is not None:
@@ -394,7 +394,7 @@ FORMAT: Final = Format(
     object_paths=("steps[]", "outputs[]"),
     error_in=error_without("status", "steps", "outputs"),
     blocks=_blocks,
-    end_words=(*END_WORDS, b"interaction.completed"),
+    end_markers=(*END_MARKERS, b"interaction.completed"),
     reply=script,
     reply_error=script_error,
 )

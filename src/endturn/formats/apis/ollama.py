@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.call_arguments import finished_calls
 from endturn.formats.encoding import (
     conversation,
@@ -14,9 +15,8 @@ from endturn.formats.encoding import (
     request_body,
 )
 from endturn.formats.errors import error_words
-from endturn.formats.fold import Fold
 from endturn.formats.format import Format, constant_path, error_without
-from endturn.formats.framing import END_WORDS
+from endturn.formats.framing import END_MARKERS
 from endturn.formats.next_request import message_resumer, unfinished_message, without_lost_calls
 from endturn.formats.parts import (
     Block,
@@ -131,15 +131,15 @@ def _plain_call(call: Json) -> tuple[Any, Any, Any]:
     return call["id"], function["name"], function["arguments"]
 
 
-def _blocks(fold: Fold) -> Iterable[Json]:
+def _blocks(accumulator: ResponseAccumulator) -> Iterable[Json]:
     """Yield the one message, as the server takes it back."""
-    answer_text, thinking_text = "".join(fold.text), "".join(fold.reasoning)
-    if answer_text or thinking_text or fold.calls:
+    answer_text, thinking_text = "".join(accumulator.text), "".join(accumulator.reasoning)
+    if answer_text or thinking_text or accumulator.calls:
         thinking = {"thinking": thinking_text} if thinking_text else {}
         yield {
             "role": "assistant",
             "content": answer_text,
-            **fold.blocks.get("message", {}),
+            **accumulator.blocks.get("message", {}),
             **thinking,
         }
 
@@ -297,7 +297,7 @@ FORMAT: Final = Format(
     object_paths=("message",),
     error_in=error_without(),
     blocks=_blocks,
-    end_words=(*END_WORDS, b"true"),
+    end_markers=(*END_MARKERS, b"true"),
     has_end=True,
     reply=script,
     reply_error=script_error,

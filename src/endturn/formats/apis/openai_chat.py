@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.apis.openai_chat_request import encode, holds_media, resume, unfinished
 from endturn.formats.apis.openai_chat_script import script, script_error
 from endturn.formats.call_arguments import finished_calls
 from endturn.formats.chat_answers import NO_REASON, PLAIN_MEMBERS, USUAL_MEMBERS, plain_answers
-from endturn.formats.fold import Fold
 from endturn.formats.format import Format, PathRequest
-from endturn.formats.framing import END_WORDS
+from endturn.formats.framing import END_MARKERS
 from endturn.formats.next_request import unfinished_message
 from endturn.formats.partial import merge_entries
 from endturn.formats.parts import (
@@ -448,9 +448,9 @@ def usage_of(figures: Any) -> Usage | None:
     )
 
 
-def _blocks(fold: Fold) -> Iterable[Json]:
+def _blocks(accumulator: ResponseAccumulator) -> Iterable[Json]:
     """Yield the one message, as the server takes it back."""
-    blocks = fold.blocks
+    blocks = accumulator.blocks
     message: Json = {"role": "assistant", "content": None, **blocks.pop("message", {})}
     if all(name in message for name in _THINKING_MEMBERS):
         del message[_THINKING_MEMBERS[1]]
@@ -458,12 +458,12 @@ def _blocks(fold: Fold) -> Iterable[Json]:
     if message["content"] is None:
         own_texts = (text(message.get("refusal")), text(member(message.get("audio"), "transcript")))
         message["content"] = (
-            "".join(fold.text).removesuffix(own_texts[0]).removesuffix(own_texts[1]) or None
+            "".join(accumulator.text).removesuffix(own_texts[0]).removesuffix(own_texts[1]) or None
         )
-    for name in () if fold.is_body else ("content", "reasoning_details"):
+    for name in () if accumulator.is_body else ("content", "reasoning_details"):
         if isinstance(message.get(name), list):
             message[name] = merge_entries(message[name])
-    for key, call in fold.calls.items():
+    for key, call in accumulator.calls.items():
         if (extra := blocks.get(key)) is None:  # belongs to a choice that does not count
             continue
         kind, holder = (
@@ -476,7 +476,7 @@ def _blocks(fold: Fold) -> Iterable[Json]:
             **extra,
         }
         message.setdefault("tool_calls", []).append(api_call)
-    if fold.text or fold.reasoning or "tool_calls" in message or holds_media(message):
+    if accumulator.text or accumulator.reasoning or "tool_calls" in message or holds_media(message):
         yield message
 
 
@@ -513,7 +513,7 @@ FORMAT: Final = Format(
     object_paths=("choices[].delta", "choices[].message"),
     error_in=_error_body,
     blocks=_blocks,
-    end_words=(*END_WORDS, b"base_resp"),
+    end_markers=(*END_MARKERS, b"base_resp"),
     reports_call_ends=False,
     splits_answer=True,
     reply=script,

@@ -22,7 +22,7 @@ from endturn.formats.encoding import (
     tool_description,
 )
 from endturn.formats.format import Format, constant_path
-from endturn.formats.framing import END_WORDS
+from endturn.formats.framing import END_MARKERS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import continuation_request, own_blocks, resend
 from endturn.formats.reading import first_text, items, member, text
@@ -282,7 +282,13 @@ FORMAT: Final = Format(
     own_shape_error=reader.shape_error,
     error_in=reader.error_of,
     blocks=reader.output_of,
-    end_words=(*END_WORDS, *map(str.encode, reader.ENDS), b'"output"', b'"status"', b'"response"'),
+    end_markers=(
+        *END_MARKERS,
+        *map(str.encode, reader.ENDS),
+        b'"output"',
+        b'"status"',
+        b'"response"',
+    ),
     has_end=True,
     reply=script,
     reply_error=script_error,

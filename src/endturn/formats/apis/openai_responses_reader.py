@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from endturn.formats import parts
+from endturn.formats.accumulator import ResponseAccumulator
 from endturn.formats.call_arguments import finished_calls
 from endturn.formats.errors import label_of
-from endturn.formats.fold import Fold
 from endturn.formats.parts import Part
 from endturn.formats.reading import (
     as_arguments,
@@ -560,7 +560,7 @@ _OUTPUT: Final = -1
 """The first part of the block keys of a final response's items."""
 
 
-def output_of(fold: Fold) -> list[Json]:
+def output_of(accumulator: ResponseAccumulator) -> list[Json]:
     """Return the items of a response.
 
     The items of its final event, else those of the events, completed from their pieces.
@@ -568,7 +568,7 @@ def output_of(fold: Fold) -> list[Json]:
     items_by_number: dict[int, Json] = {}
     pieces: dict[int, Json] = {}
     final_items: list[Json] = []
-    for (number, *rest), block in cast(dict[Any, Json], fold.blocks).items():
+    for (number, *rest), block in cast(dict[Any, Json], accumulator.blocks).items():
         path = rest[0] if rest else None
         if number == _OUTPUT:
             final_items.append(block)

@@ -185,7 +185,7 @@ def _call_of(span: Mapping[str, Any], attributes: Mapping[str, Any], scope: str)
     )
     kind = conventions.kind_of(exported)
     if kind not in (OperationKind.CALL, OperationKind.STREAM_END) or (
-        kind is OperationKind.CALL and conventions.is_handed_over(exported)
+        kind is OperationKind.CALL and conventions.ended_before_stream(exported)
     ):
         return None
     request, endpoint = conventions.request_of(exported), conventions.endpoint_of(exported)

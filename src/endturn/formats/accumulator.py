@@ -1,10 +1,10 @@
-"""Accumulates a response: a format's reader yields its parts, the Fold assembles them.
+"""Accumulates a response from the parts that a format's reader yields.
 
 These rules apply to all formats. Of two stop reasons, one that means "incomplete" wins, in either
-order, else the first. A clean reason that is followed by text does not count. The last call of a
-truncated answer is incomplete, even if a server closed it, and so is any call whose arguments do
-not parse. An error before the end breaks the answer; one after it is a detail. Telemetry uses the
-summary and keeps no content; clients use the response.
+order, else the first. A reason that means a finished answer does not count if text follows it. The
+last call of a truncated answer is incomplete, even if a server closed it, and so is any call whose
+arguments do not parse. An error before the end breaks the answer; one after it is a detail.
+Telemetry uses the summary and keeps no content; clients use the response.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from endturn.vocabulary import (
     ChatResponse,
     Delta,
     Json,
-    Pieces,
+    PieceJoiner,
     Resume,
     Row,
     Stop,
     StopReason,
     Usage,
-    cleaned,
     find_row,
     find_stop,
+    fix_json_surrogates,
     fix_surrogates,
     rank_of,
     raw_text,
@@ -54,54 +54,57 @@ class Reader(Protocol):
     def __call__(self, event: Any, /) -> Iterator[Part]: ...
 
 
-class Fold:
+class ResponseAccumulator:
     """Reads the events of one response, or its body.
 
     `close` and `response` return the result so far, at any time.
 
     Args:
-        keep: keep the content too, for `response`.
+        keep_content: keep texts, arguments and blocks too, for `response`.
 
     Attributes:
         read: the format's reader of this response.
+        token: the provider's token for continuing the response, if it gave one.
+        running_status: the server's status of a response that it still generates.
     """
 
-    def __init__(self, ctx: Context, format: ResponseFormat, *, keep: bool) -> None:
-        self.keep = keep
-        self.read: Reader = format.reader(ctx, keep)
+    def __init__(self, ctx: Context, format: ResponseFormat, *, keep_content: bool) -> None:
+        self.keep_content = keep_content
+        self.read: Reader = format.reader(ctx, keep_content)
         self._set_format(format, ctx)
         self.id: str | None = None
         self.model: str | None = None
         self.usage: Usage | None = None
         self.window = ctx.window
         self.token: str | None = None
-        self._checkpoint = False
-        self.running: str | None = None
+        self._is_checkpoint = False
+        self.running_status: str | None = None
         self.text: list[str] = []
         self.reasoning: list[str] = []
         self.calls: dict[Hashable, PartialCall] = {}
-        # Position among the calls, choice, and the calls that are finished.
-        self._closed_calls: list[tuple[int, int, Sequence[RequestedCall]]] = []
-        self._call_count = 0
+        # Calls without arguments, from `FinishedCalls` parts: each with the number of entries that
+        # `calls` had before it, and with its choice.
+        self._finished_calls: list[tuple[int, int, Sequence[RequestedCall]]] = []
+        self._next_position = 0
         self.server_calls: set[Hashable] = set()
         self._approvals: dict[str, RequestedCall] = {}
         self.choices: dict[int, PartialChoice] = {}
         self._blocks: dict[Hashable, list[Json]] = {}
-        self._pieces = Pieces()
+        self._joiner = PieceJoiner()
         self.tail, self.char_count = "", 0
         self.is_body = False
         self.has_ended = False
         self.error: Any = None
         self.is_broken = False
-        self._unreadable = False
-        self._unfinished = False
+        self._is_unreadable = False
+        self._is_contradicted = False
 
     def _set_format(self, format: ResponseFormat, ctx: Context) -> None:
         """Read the response as one of that format from here on."""
         self.format, self.ctx = format, ctx
-        self._borrowed = format.borrowed_rows(ctx)
-        self.rows = self._with_borrowed(format.rows(ctx))
-        # Several choices may be parts of one answer, if the request asked for one.
+        self._borrowed_rows = format.borrowed_rows(ctx)
+        self.rows = self._with_borrowed_rows(format.rows(ctx))
+        # Some servers split one answer over several choices, although the request asked for one.
         self._is_split = format.splits_answer and ctx.request.facts.choice_count == 1
 
     def feed(self, event: Any) -> None:
@@ -130,7 +133,7 @@ class Fold:
             case parts.Reasoning():
                 return self._add_reasoning(part)
             case parts.Block(key, piece, begins):
-                if not self.keep:
+                if not self.keep_content:
                     return None
                 if begins:
                     self._blocks[key] = []
@@ -148,26 +151,26 @@ class Fold:
             case parts.ContextWindow(tokens):
                 self.window = tokens
             case parts.Vocabulary(rows):
-                self.rows = self._with_borrowed(rows)
+                self.rows = self._with_borrowed_rows(rows)
             case parts.InFormat(format, ctx):
                 self._set_format(format, ctx)
-                self._unreadable = False
+                self._is_unreadable = False
             case parts.Unreadable():
-                self._unreadable = True
+                self._is_unreadable = True
             case parts.Approval(id_, name):
                 self._approvals[id_] = RequestedCall(id_, name)
             case parts.ServerCall(key):
                 self.server_calls.add(key)
             case parts.Running(raw):
-                self.running = raw
+                self.running_status = raw
             case parts.Token(token, checkpoint):
-                self.token, self._checkpoint = token, checkpoint
+                self.token, self._is_checkpoint = token, checkpoint
             case parts.Unfinished():
-                self._unfinished = True
+                self._is_contradicted = True
             case parts.Reopened():
                 self.has_ended, self.token = False, None
                 for choice in self.choices.values():
-                    choice.raw = choice.own = choice.detail = None
+                    choice.raw = choice.native = choice.detail = None
             case parts.ErrorPart(error):
                 self._add_error(error)
             case _:
@@ -182,7 +185,7 @@ class Fold:
         return choice
 
     def _add_reason(self, part: parts.Reason) -> None:
-        raw, index, detail, own = part
+        raw, index, detail, native = part
         choice, word = self.choices.get(index) or self._choice(index), raw_text(raw)
         if word is None:
             return
@@ -190,18 +193,18 @@ class Fold:
         if choice.raw is None or self._outranks(word, choice):
             choice.raw = word
             choice.detail = detail and fix_surrogates(detail)
-            choice.own = word if own is raw or not own else fix_surrogates(own)
+            choice.native = word if native is raw or not native else fix_surrogates(native)
 
     def _add_text(self, part: parts.Text) -> Delta | None:
         text, index, refusal = part
-        text = self._pieces.take(text, index)
+        text = self._joiner.take(text, index)
         if refusal:  # even without text
             self._choice(index).is_refused = True
         if not text:
             return None
         choice = self.choices.get(index)
         if choice is None or choice.raw is not None:
-            choice = self._speaking_choice(index)
+            choice = self._writable_choice(index)
         if choice is None:
             return None
         choice.has_content = True
@@ -209,27 +212,27 @@ class Fold:
             return None
         self.tail = (self.tail + text)[-TAIL:]
         self.char_count += len(text)
-        if not self.keep:
+        if not self.keep_content:
             return None
         self.text.append(text)
         return Delta(text=text)
 
     def _add_reasoning(self, part: parts.Reasoning) -> Delta | None:
-        text = self._pieces.take(part.text, ("reasoning", part.choice))
+        text = self._joiner.take(part.text, ("reasoning", part.choice))
         if (
             not text
-            or self._speaking_choice(part.choice) is None
-            or not self._is_counted(part.choice)
-            or not self.keep
+            or self._writable_choice(part.choice) is None
+            or not self._is_in_answer(part.choice)
+            or not self.keep_content
         ):
             return None
         self.reasoning.append(text)
         return Delta(reasoning=text)
 
-    def _speaking_choice(self, index: int) -> PartialChoice | None:
-        """Return the choice that receives more content; None if it was truncated before.
+    def _writable_choice(self, index: int) -> PartialChoice | None:
+        """Return the choice for more content; None if it was truncated before.
 
-        A clean reason before the content does not count.
+        Resets a stop reason that arrived before the content and means a finished answer.
         """
         choice = self.choices.get(index)
         if choice is None:
@@ -237,22 +240,24 @@ class Fold:
         elif choice.raw is not None and not self.format.has_end:
             if self._is_truncated(choice):
                 return None
-            choice.raw = choice.own = choice.detail = None
+            choice.raw = choice.native = choice.detail = None
             choice.has_resumed = True
         return choice
 
     def _add_call(self, part: parts.ToolCallPart) -> Delta | None:
         call, argument_piece = self.calls.get(part.key), part.arguments
         if isinstance(argument_piece, str) and not part.replaces:
-            argument_piece = self._pieces.take(argument_piece, ("call", part.key))
-        started = call is None
-        has_news = started or argument_piece or part.name
-        choice = self._speaking_choice(part.choice) if has_news else self.choices.get(part.choice)
+            argument_piece = self._joiner.take(argument_piece, ("call", part.key))
+        is_new = call is None
+        has_content = is_new or argument_piece or part.name
+        choice = (
+            self._writable_choice(part.choice) if has_content else self.choices.get(part.choice)
+        )
         if choice is None:
             return None
         if call is None:
-            position = self._call_count
-            self._call_count += self._is_counted(part.choice) and not part.builtin
+            position = self._next_position
+            self._next_position += self._is_in_answer(part.choice) and not part.builtin
             call = self.calls[part.key] = PartialCall(
                 fix_surrogates(part.id),
                 part.name,
@@ -272,19 +277,25 @@ class Fold:
                 call.pieces.clear()
                 call.size = 0
             self._keep_arguments(call, argument_piece)
-        # these are all of the arguments, and may repeat earlier pieces
+        # an object: it has all arguments, and may repeat earlier pieces
         elif argument_piece is not None:
             call.pieces.clear()
             call.has_arguments = True
-            if self.keep:
-                call.arguments_object = argument_piece = cleaned(argument_piece)
+            if self.keep_content:
+                call.arguments_object = argument_piece = fix_json_surrogates(argument_piece)
+        # The part repeats arguments that were returned before, or has none.
         is_repetition = (had_arguments and (part.replaces or isinstance(argument_piece, dict))) or (
             part.replaces and not argument_piece
         )
-        is_silent = not started and (argument_piece is None or is_repetition)
-        if is_silent or call.builtin or not self.keep or not self._is_counted(part.choice):
+        has_no_delta = not is_new and (argument_piece is None or is_repetition)
+        if (
+            has_no_delta
+            or call.builtin
+            or not self.keep_content
+            or not self._is_in_answer(part.choice)
+        ):
             return None
-        id_, name = (call.id, call.name or None) if started else (None, None)
+        id_, name = (call.id, call.name or None) if is_new else (None, None)
         # an empty object of an open call is a placeholder for later pieces
         if isinstance(argument_piece, dict):
             argument_piece = (
@@ -295,10 +306,10 @@ class Fold:
         return Delta(call=CallFragment(call.position, id_, name, argument_piece or ""))
 
     def _add_finished_calls(self, part: parts.FinishedCalls) -> None:
-        choice = self._speaking_choice(part.choice) if part.calls else None
+        choice = self._writable_choice(part.choice) if part.calls else None
         if choice is not None:
             choice.has_content = True
-            self._closed_calls.append((len(self.calls), part.choice, part.calls))
+            self._finished_calls.append((len(self.calls), part.choice, part.calls))
 
     def _add_finished_answers(self, answers: Sequence[tuple[int, str, str]]) -> None:
         texts = []
@@ -316,7 +327,7 @@ class Fold:
         """
         call.size += len(piece)
         call.has_arguments = call.has_arguments or piece != ""
-        if not self.keep and call.size > MAX_UNPARSED_BYTES:
+        if not self.keep_content and call.size > MAX_UNPARSED_BYTES:
             call.pieces.clear()
         elif piece or not call.pieces:
             call.pieces.append(piece)
@@ -326,20 +337,20 @@ class Fold:
         if self.error is not None:
             return
         self.error = error
-        reasons = [choice for choice in self._counted_choices() if choice.raw is not None]
-        over = self.has_ended if self.format.has_end else bool(reasons)
-        self.is_broken = not over and not any(map(self._is_truncated, reasons))
+        choices = [choice for choice in self._answer_choices() if choice.raw is not None]
+        has_ended = self.has_ended if self.format.has_end else bool(choices)
+        self.is_broken = not has_ended and not any(map(self._is_truncated, choices))
 
     @property
     def blocks(self) -> dict[Hashable, Json]:
         """The blocks, each assembled from its pieces, by their keys in the order of their start."""
         return {key: merge_pieces(pieces) for key, pieces in self._blocks.items()}
 
-    def _is_counted(self, index: int) -> bool:
+    def _is_in_answer(self, index: int) -> bool:
         """Return whether a choice is part of the answer."""
         return index == 0 or self._is_split
 
-    def _counted_choices(self) -> list[PartialChoice]:
+    def _answer_choices(self) -> list[PartialChoice]:
         """List the choices that are part of the answer, in order."""
         if self._is_split:
             return [choice for _, choice in sorted(self.choices.items())]
@@ -355,28 +366,27 @@ class Fold:
         return None if choice.raw is None else find_row(choice.raw, self.rows)
 
     def _rank(self, choice: PartialChoice) -> int:
-        """Return the rank of a part of a split answer; the lowest decides for all.
+        """Return the rank of a choice's stop reason in a split answer; the lowest rank decides.
 
-        An unknown end, a truncation, a tool call, any other end.
+        0: a reason without a row; 1: a truncation; 2: a tool call; 3: any other reason.
         """
         row = self._row(choice)
         if row is None:
             return 0
         return 1 if row.incomplete else 2 if row.reason == "tool_call" else 3
 
-    def _with_borrowed(self, rows: Mapping[str, Row]) -> Mapping[str, Row]:
-        return {**rows, **self._borrowed, **rows} if self._borrowed else rows
+    def _with_borrowed_rows(self, rows: Mapping[str, Row]) -> Mapping[str, Row]:
+        """Return the rows, and borrowed ones for reasons without a row; in the order of `rows`."""
+        return {**rows, **self._borrowed_rows, **rows} if self._borrowed_rows else rows
 
-    def _outranks(self, word: str, choice: PartialChoice) -> bool:
+    def _outranks(self, raw: str, choice: PartialChoice) -> bool:
         """Return whether a reason replaces the one that a choice has.
 
         It does if content followed the earlier reason, or if it means less complete output.
         """
         if choice.has_resumed and not self._is_truncated(choice):
             return True
-        return word != choice.raw and rank_of(find_row(word, self.rows)) < rank_of(
-            self._row(choice)
-        )
+        return raw != choice.raw and rank_of(find_row(raw, self.rows)) < rank_of(self._row(choice))
 
     def _is_truncated(self, choice: PartialChoice) -> bool:
         row = self._row(choice)
@@ -386,54 +396,57 @@ class Fold:
         """Return the Stop of the response.
 
         Args:
-            abandoned: the consumer stopped reading the stream: a reason that arrived before counts
-                without the event that ends it.
+            abandoned: the consumer stopped reading the stream, so its last event may be missing: a
+                stop reason is enough for a finished response.
         """
         if self.is_broken:
             return error_stop(self.error)
-        if self._unreadable and not abandoned:
+        if self._is_unreadable and not abandoned:
             return Stop(StopReason.UNKNOWN, detail="unreadable")
-        reasons: dict[str, PartialChoice] = {}  # of several with the same reason, the first
-        is_silent = is_refused = False
+        # By raw reason: the first choice that has it.
+        choices_by_reason: dict[str, PartialChoice] = {}
+        lacks_reason = is_refused = False
         detail = None
-        for choice in self._counted_choices():
+        for choice in self._answer_choices():
             if choice.raw:
-                reasons.setdefault(choice.raw, choice)
+                choices_by_reason.setdefault(choice.raw, choice)
             elif choice.has_content:
-                is_silent = True
+                lacks_reason = True
             is_refused = is_refused or choice.is_refused
             detail = detail or choice.detail
         if self.error is not None:
             detail = label_of(self.error)
         decisive = (
-            min(reasons.values(), key=self._rank)
-            if len(reasons) > 1
-            else next(iter(reasons.values()), None)
+            min(choices_by_reason.values(), key=self._rank)
+            if len(choices_by_reason) > 1
+            else next(iter(choices_by_reason.values()), None)
         )
         if self.format.has_end:
             # An error that did not break the answer came after its end, or after a reason.
-            ended = self.has_ended or self.error is not None or (abandoned and decisive is not None)
+            has_ended = (
+                self.has_ended or self.error is not None or (abandoned and decisive is not None)
+            )
         else:
             # A part of a split answer with content and without a reason is truncated, whatever the
             # reasons of the others.
-            ended = self.is_body or (decisive is not None and not is_silent)
+            has_ended = self.is_body or (decisive is not None and not lacks_reason)
         calls, is_closed = self._client_calls(), True
         if calls:
-            self._close_calls(calls, decisive, ended)
+            self._close_calls(calls, decisive, has_ended)
             is_closed = all(call.closed for call in calls)
-        finished = (
-            sum(len(calls) for _, index, calls in self._closed_calls if self._is_counted(index))
-            if self._closed_calls
+        finished_count = (
+            sum(len(calls) for _, index, calls in self._finished_calls if self._is_in_answer(index))
+            if self._finished_calls
             else 0
         )
         usage = self.usage or _NO_USAGE
         return find_stop(
-            self.running if decisive is None else decisive.raw,
+            self.running_status if decisive is None else decisive.raw,
             self.rows,
-            terminal_seen=ended or (decisive is None and self.running is not None),
-            calls=len(calls) + finished,
+            terminal_seen=has_ended or (decisive is None and self.running_status is not None),
+            calls=len(calls) + finished_count,
             calls_closed=is_closed,
-            contradicted=self._unfinished,
+            contradicted=self._is_contradicted,
             output_tokens=usage.output_tokens,
             prompt_tokens=usage.input_tokens,
             maximum=self.ctx.request.facts.max_tokens,
@@ -443,28 +456,28 @@ class Fold:
         )
 
     def _close_calls(
-        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, has_ended: bool
     ) -> None:
         """Decide which calls are complete, by the format and the reason, then by the arguments.
 
         Some servers and proxies close a call that the limit truncated, and complete its JSON.
         Others do not report the limit: then the arguments show it.
         """
-        self._close_by_reason(calls, decisive, ended)
+        self._close_by_reason(calls, decisive, has_ended)
         row = None if decisive is None else self._row(decisive)
-        is_void = row is not None and row.detail == NO_GENERATION
+        generated_nothing = row is not None and row.detail == NO_GENERATION
         for call in calls:
-            if call.closed and (is_void or not call.is_complete()):
+            if call.closed and (generated_nothing or not call.is_complete()):
                 call.closed = False
 
     def _close_by_reason(
-        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, ended: bool
+        self, calls: Sequence[PartialCall], decisive: PartialChoice | None, has_ended: bool
     ) -> None:
         row = self.rows.get("") if decisive is None else self._row(decisive)
         if self.format.reports_call_ends:
             # A reason without a row may be a truncation, and a running answer is incomplete.
-            is_unknown = decisive is not None or self.running is not None
-            if ended and (is_unknown if row is None else row.incomplete):
+            is_unknown = decisive is not None or self.running_status is not None
+            if has_ended and (is_unknown if row is None else row.incomplete):
                 calls[-1].closed = False
             return
         for call in calls:
@@ -475,8 +488,8 @@ class Fold:
                 # Only the arguments show whether the last call is complete.
                 call.closed = self.is_body and arguments("".join(call.pieces)) is not None
             else:
-                own = row if choice.raw is None else self._row(choice)
-                call.closed = ended and own is not None and not own.incomplete
+                choice_row = row if choice.raw is None else self._row(choice)
+                call.closed = has_ended and choice_row is not None and not choice_row.incomplete
 
     def close(self, *, abandoned: bool = False) -> ResponseSummary:
         """Summarize the response so far, for telemetry; more may follow.
@@ -485,8 +498,8 @@ class Fold:
             abandoned: as in `stop`.
         """
         reasons = tuple(
-            [self.choices[index].own or self.running for index in sorted(self.choices)]
-        ) or (self.running,)
+            [self.choices[index].native or self.running_status for index in sorted(self.choices)]
+        ) or (self.running_status,)
         replacement = self._trailing_replacement()
         tail, chars = self.tail + replacement, self.char_count + len(replacement)
         stop, calls = self.stop(abandoned=abandoned), self.requested_calls()
@@ -512,14 +525,14 @@ class Fold:
         )
 
     def _trailing_replacement(self) -> str:
-        """Return the stand-in for half a character at the end of the visible text; else ""."""
-        if self._pieces.are_complete:
+        """Return U+FFFD if the visible text ends within a surrogate pair; else ""."""
+        if self._joiner.are_complete:
             return ""
         return next(
             (
                 replacement
                 for index in self.choices
-                if self._is_counted(index) and (replacement := self._pieces.replacement(index))
+                if self._is_in_answer(index) and (replacement := self._joiner.replacement(index))
             ),
             "",
         )
@@ -530,7 +543,7 @@ class Fold:
         return (
             len(self.calls)
             + len(self.choices)
-            + sum(len(calls) for _, _, calls in self._closed_calls)
+            + sum(len(calls) for _, _, calls in self._finished_calls)
         )
 
     @property
@@ -540,25 +553,24 @@ class Fold:
 
     def requested_calls(self) -> tuple[RequestedCall, ...]:
         """List the client tool calls of all choices, and the pending approvals."""
-        if not (self.calls or self._closed_calls):
+        if not (self.calls or self._finished_calls):
             return tuple(self._approvals.values())
-        # A truncated choice leaves its calls unfinished, so they count like those of the first
-        # choice.
+        # The calls of another choice are marked, unless that choice is truncated.
         other_choices = {
             index
             for index, choice in self.choices.items()
-            if not self._is_counted(index) and not find_stop(choice.raw, self.rows).truncated
+            if not self._is_in_answer(index) and not find_stop(choice.raw, self.rows).truncated
         }
         calls: list[RequestedCall] = []
         open_calls, start = [*self.calls.items()], 0
-        for end, index, finished in (*self._closed_calls, (len(open_calls), 0, ())):
+        for end, index, finished in (*self._finished_calls, (len(open_calls), 0, ())):
             calls += [
                 RequestedCall(call.id, call.name, call.choice in other_choices)
                 for key, call in open_calls[start:end]
                 if key not in self.server_calls
             ]
             calls += (
-                [call._replace(is_beside=True) for call in finished]
+                [call._replace(is_other_choice=True) for call in finished]
                 if index in other_choices
                 else finished
             )
@@ -573,18 +585,18 @@ class Fold:
         return ChatResponse(
             text="".join(self.text) + self._trailing_replacement(),
             tool_calls=tuple(
-                call.tool_call(self._pieces.replacement(("call", key)))
+                call.tool_call(self._joiner.replacement(("call", key)))
                 for key, call in self.calls.items()
-                if self._is_counted(call.choice)
+                if self._is_in_answer(call.choice)
                 and key not in self.server_calls
                 and not call.builtin
             ),
             usage=self.usage,
-            reasoning="".join(self.reasoning) + self._pieces.replacement(("reasoning", 0)) or None,
+            reasoning="".join(self.reasoning) + self._joiner.replacement(("reasoning", 0)) or None,
             stop=stop,
             id=self.id,
             model=self.model,
             blocks=Blocks(self.format.name, content) if content else None,
-            token=self.token if self._checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
+            token=self.token if self._is_checkpoint or stop.resume is Resume.NATIVE_TOKEN else None,
             quota=quota(headers),
         )
