@@ -15,7 +15,8 @@ import httpx
 import pytest
 import yaml
 
-from endturn.calls import listeners
+from endturn.calls import On, facts_in, listeners, members_of
+from endturn.calls.facts import EndpointFacts, RequestFacts, ResponseFacts
 from endturn.instrumentation._instrument import instrument, uninstrument
 from endturn.instrumentation.decorators import observe_turn
 from endturn.telemetry import cleanup, schema
@@ -141,3 +142,26 @@ def test_every_attribute_is_emitted(of_calls: Emitted, of_turns: Emitted, signal
     # The exchanges record content, and a span with content does not say how many attributes it has.
     is_of_a_call = signal in OF_A_CALL and attribute != schema.ATTRIBUTE_COUNT.key
     assert attribute in (of_calls if is_of_a_call else of_turns).get(signal, ())
+
+
+FACTS = {
+    **facts_in(EndpointFacts),
+    **facts_in(RequestFacts),
+    **facts_in(ResponseFacts),
+    **members_of(ResponseFacts, "stop"),
+    **members_of(ResponseFacts, "usage"),
+}
+SIGNALS_OF = {
+    On.CALL: schema.INFERENCE,
+    On.LABEL: schema.OPERATIONS,
+    On.OWN: schema.CALL,
+    On.STOP: schema.STOP_REASON_OBSERVED.attributes,
+}
+
+
+@pytest.mark.parametrize("flag", On)
+def test_each_signal_has_the_facts_that_are_declared_for_it(flag: On) -> None:
+    """A flag that the schema does not read for this kind of fact would leave the attribute out, silently."""
+    declared = {fact.key for fact in FACTS.values() if flag in fact.on and not fact.opt_in}
+    assert declared
+    assert declared <= {attribute.key for attribute in SIGNALS_OF[flag]}

@@ -187,6 +187,7 @@ def _declared(kind: type[Signal]) -> tuple[Signal, ...]:
 
 _ENDPOINT, _REQUEST, _RESPONSE = map(facts_in, (EndpointFacts, RequestFacts, ResponseFacts))
 _STOP, _USAGE = members_of(ResponseFacts, "stop"), members_of(ResponseFacts, "usage")
+_CALL_FACTS: Final = (_ENDPOINT, _REQUEST, _STOP, _RESPONSE, _USAGE)
 ENDPOINT, REQUEST, RESPONSE, STOP = map(_attributes, (_ENDPOINT, _REQUEST, _RESPONSE, _STOP))
 """The attributes of the endpoint, the request, the response and its stop, by field name."""
 OPERATION, PROVIDER = ENDPOINT["operation"], ENDPOINT["provider"]
@@ -757,8 +758,7 @@ STOP_REASON_OBSERVED = _event(
     "endturn.stop_reason_observed",
     "info",
     *CALL,
-    *_on(On.STOP, _STOP),
-    *_on(On.STOP, _RESPONSE),
+    *(attribute for facts in _CALL_FACTS for attribute in _on(On.STOP, facts)),
     TURN_ID,
     ITERATION,
     brief="A response arrived, with its stop reason.",
