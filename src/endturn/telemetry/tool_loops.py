@@ -298,7 +298,7 @@ class OpenToolLoops:
         Args:
             request: the summary of the request.
             results: its tool results.
-            begin: the index of the response that they answer.
+            start: the index of the response that they answer.
             must_be_unique: accept a turn only if the request fits no other waiting turn.
         """
         names = {result.name for result in results if result.name}

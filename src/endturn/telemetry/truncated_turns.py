@@ -398,7 +398,7 @@ class PendingTurns:
         Args:
             pending: the turn of the truncated call.
             request: the summary of the call's request.
-            begin: the index at which the added messages begin; 0 if the call only names the
+            start: the index at which the added messages begin; 0 if the call only names the
                 truncated response.
             added: the added messages.
             ignore_system: the histories are equal except for their system prompts.
