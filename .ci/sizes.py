@@ -23,6 +23,7 @@ LONG_FILES = {
     "continuation/turn.py": "the course of a turn, a step for each state of the machine",
     "formats/apis/anthropic.py": "one API: its reader, requests and scripts beside each other",
     "formats/apis/gemini.py": "one API: its reader, requests and scripts beside each other",
+    "formats/apis/openai_chat.py": "one reader, for the dialects of all servers that speak this API",
     "formats/apis/openai_responses_reader.py": "one reader, a method for each kind of event and item",
     "formats/accumulator.py": "one state that every format's parts change; a method for each kind of part",
     "generate/plan.py": "the sizing of a fleet, one formula after the other, as docs/plan.md explains them",

@@ -224,7 +224,7 @@ UNUSABLE = {
 ANY_TEXT = {"OTEL_SERVICE_NAME", "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "ENDTURN_UI_TOKEN"}
 """Every text of these has its meaning."""
 CHECKED_ELSEWHERE = {
-    "OTEL_CONFIG_FILE",  # tests/telemetry/programs.yaml: a configuration file that is not there
+    "OTEL_CONFIG_FILE",  # tests/telemetry/program_cases.py: a configuration file that is not there
     "ENDTURN_CONFIG_FILE",  # tests/continuation/test_policy.py
 }
 CONFIGURE = "import endturn; endturn.configure(); endturn.configure(); endturn.instrument(); print('runs')"

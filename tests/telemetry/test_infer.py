@@ -11,19 +11,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from endturn.calls import listeners, records
 from endturn.calls.call_scope import Call, Layer, open_call
 from endturn.calls.facts import EndpointFacts, ResponseFacts
-from endturn.calls.outcomes import Continuation, RequestedCall, Strategy, TurnKind, TurnOutcome
+from endturn.calls.outcomes import Continuation, Strategy, TurnKind, TurnOutcome
 from endturn.calls.records import CallStarted
 from endturn.calls.turn import Turn
 from endturn.calls.turn_scope import TurnScope, infer_with, start_turn
 from endturn.errors import ProviderError
-from endturn.formats import Attempt, RequestSummary, format_of
+from endturn.formats import RequestSummary
 from endturn.telemetry import cleanup, fingerprints
 from endturn.telemetry.fingerprints import ContinuePrompts
 from endturn.telemetry.instruments import instruments_of
@@ -31,18 +30,27 @@ from endturn.telemetry.truncated_turns import MAX_PENDING_TURNS
 from endturn.telemetry.turn_inference import IDLE_S, TurnInference
 from endturn.vocabulary.stop import Stop, StopReason
 from tests.support.summaries import summarized
+from tests.telemetry.conversation_steps import (
+    Close,
+    EndOfTurn,
+    ModelCall,
+    Response,
+    Step,
+    Wait,
+    WithdrawnCall,
+    call_of,
+    prompt,
+    truncated,
+    user,
+)
+from tests.telemetry.conversations import CONVERSATIONS
 from tests.telemetry.mocked import Records
 
 HERE = Path(__file__).parent
-SCENARIOS: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "turns.yaml").read_text())
 TEXTS = json.loads((HERE / "continue_prompts.json").read_text())
 HISTORIES: dict[str, Any] = json.loads((HERE / "histories.json").read_text())
 HALF = "The tides are the rise and fall of the sea that the moon and"
 REST = " the sun together cause."
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
 
 
 HISTORY = [{"role": "system", "content": "Be brief."}, user("Tell me of the tides.")]
@@ -63,25 +71,21 @@ def begin(history: list[Any] | RequestSummary, **asked: Any) -> Call:
     return call
 
 
-def end(
-    call: Call,
-    reason: str = "end_turn",
-    text: str = REST,
-    response_id: str | None = None,
-    calls: tuple[str, ...] = (),
-    status: int = 503,
-) -> records.CallEnded:
-    """Answer a call: with these tool calls, each written as "id name", or "id name beside" in a choice beside the
-    first; or with an error of this status: 200 where the response tells of it and nothing is raised."""
-    error = ProviderError(str(status), status=status) if reason == "error" and status != 200 else None
-    asked = tuple(
-        RequestedCall(call_id, name, bool(beside))
-        for call_id, name, *beside in (written.split(" ") for written in calls)
+def respond(call: Call, response: Response) -> records.CallEnded:
+    """End a call with this response. An error raises, unless its status is 200."""
+    is_raised = response.stop == "error" and response.status != 200
+    error = ProviderError(str(response.status), status=response.status) if is_raised else None
+    facts = ResponseFacts(
+        stop=Stop(StopReason(response.stop)), id=response.response_id, output_chars=len(response.text)
     )
-    response = ResponseFacts(stop=Stop(StopReason(reason)), id=response_id, output_chars=len(text))
-    ended = call.end(response, tail=text[-64:], tool_calls=asked, error=error)
+    ended = call.end(facts, tail=response.text[-64:], tool_calls=response.tool_calls, error=error)
     assert ended is not None
     return ended
+
+
+def end(call: Call, reason: str = "end_turn", text: str = REST, status: int = 503) -> records.CallEnded:
+    """End a call with this stop reason and text."""
+    return respond(call, Response(text, reason, status=status))
 
 
 def cut(history: list[Any]) -> CallStarted:
@@ -115,123 +119,101 @@ def world() -> Iterator[World]:
 
 # --- Calls one after another ---------------------------------------------------------------------------------------
 
-ROLES = {"> ": "user", "< ": "assistant", "! ": "system"}
 
-
-def message(written: Any) -> Any:
-    """Write a message of the chat API: "@ id name" is the model's call of a tool, "= id result" its result."""
-    if isinstance(written, dict):
-        return written
-    mark, rest = written[:2], written[2:]
-    if mark == "@ ":
-        named = [call.split(" ") for call in rest.split(", ")]
-        calls = [
-            {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
-            for call_id, name in named
-        ]
-        return {"role": "assistant", "content": None, "tool_calls": calls}
-    if mark == "= ":
-        call_id, _, result = rest.partition(" ")
-        return {"role": "tool", "tool_call_id": call_id, "content": result}
-    return {"role": ROLES[mark], "content": rest}
-
-
-def of_format(name: str) -> list[dict[str, Any]]:
-    """What is said counts, not how a format, or an SDK's object, writes it; and a new question is one in each."""
+def of_format(name: str) -> list[Step]:
+    """Return a conversation in a format: what is said counts, not how a format, or an SDK's object, writes it; and a
+    new question is one in each."""
     format_name, first, second = HISTORIES[name].values()
     asking = json.loads(json.dumps(second).replace("Continue.", "Why?"))
-    cut = {"format": format_name, "body": first, "says": HALF, "stop": "max_tokens"}
     return [
-        cut,
-        {"format": format_name, "body": second, "is": "prompt 1 of 0"},
-        cut,
-        {"format": format_name, "body": asking, "ends": ["not_continued", "completed"]},
+        call_of(format_name, first, response=truncated(HALF)),
+        call_of(format_name, second, continues=prompt(1, of=0)),
+        call_of(format_name, first, response=truncated(HALF)),
+        call_of(format_name, asking, ends=["not_continued", "completed"]),
     ]
 
 
-SCENARIOS |= {f"histories of {name}": of_format(name) for name in HISTORIES}
+PLAYED = CONVERSATIONS | {f"histories of {name}": of_format(name) for name in HISTORIES}
 
 
-def asked_in(step: dict[str, Any]) -> list[Any] | RequestSummary:
-    if "body" in step:
-        return format_of(step.pop("format")).request_summary({"model": "m", **step.pop("body")})
-    return [message(each) for each in step.pop("ask")]
+def outcome(turn: records.TurnEnded) -> str:
+    """Return how a turn ended, with "unfinished" where it is reported as such; one not continued always is."""
+    is_reported = turn.turn.unfinished and turn.outcome is not TurnOutcome.NOT_CONTINUED
+    return turn.outcome.value + " unfinished" * is_reported
 
 
-def how(turn: records.TurnEnded) -> str:
-    is_told = turn.turn.unfinished and turn.outcome is not TurnOutcome.NOT_CONTINUED
-    return turn.outcome.value + " unfinished" * is_told
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", PLAYED)
 def test_which_turn_each_call_belongs_to(world: World, name: str) -> None:
-    """As turns.yaml says of them."""
+    """The expectations are those of conversations.py."""
     scopes: dict[str, TurnScope] = {}
     calls: list[records.CallEnded] = []
-    for given in SCENARIOS[name]:
-        step = dict(given)
+    for step in PLAYED[name]:
         before = len(world.records.turns)
-        ends, continues, expected_open = step.pop("ends", None), step.pop("is", None), step.pop("open", None)
-        if "wait" in step:
-            world.now += step["wait"]
-            world.inferring.sweep()
-        elif "close" in step:
-            world.inferring.close()
-        elif "end" in step:
-            scopes[step["end"]].end(TurnOutcome.COMPLETED)
-        elif "withdraw" in step:
-            begin(asked_in(step)).cancel()
-        else:
-            world.now += step.pop("after", 0.0)
-            within = step.pop("in", None)
-            if within is not None and within not in scopes:
-                scopes[within] = start_turn(Turn(kind=TurnKind.OBSERVED))
-            asks = tuple(step.pop("calls", ()))
-            answer = (
-                step.pop("stop", "tool_call" if asks else "end_turn"),
-                step.pop("says", "the sun."),
-                step.pop("response_id", None),
-                asks,
-                step.pop("status", 503),
-            )
-            joins = step.pop("joins", None)
-            if "attempt" in step:
-                step["attempt"] = Attempt(**step["attempt"])
-            with nullcontext() if within is None else scopes[within].step():
-                made = end(begin(asked_in(step), **step), *answer)
-            started, link = made.started, made.started.continuation
-            numbers = [call.started.number for call in calls]
-            of = None if link is None or link.of is None else numbers.index(link.of)
-            assert (link and f"{link.strategy} {link.index} of {of}") == continues
-            earlier = [each for each in calls if each.started.turn is started.turn]
-            if joins is not None:
-                assert started.turn is calls[joins].started.turn
-                assert started.iteration == len(earlier) + 1
-            elif of is None:
-                assert within is not None or not earlier
-            else:
-                attempt = world.records.attempts[-1]  # said before the call that makes it, of what came before it
-                assert world.records.index(attempt) < world.records.index(started)
-                assert (attempt.continuation, attempt.provider) == (link, "p")
-                # A repair is no continuation, as in a turn of the controller.
-                links = [each.started.continuation for each in [*earlier, made] if each.started.continuation]
-                repairs = sum(each.strategy is Strategy.REPAIR for each in links)
-                counts = started.turn.repairs, started.turn.continuations
-                assert counts == (repairs, len(links) - repairs)
-                assert (attempt.turn, attempt.model) == (started.turn, calls[of].started.request.model)
-                assert attempt.output_chars == sum(each.output_chars for each in earlier)
-                assert (earlier[0].started.turn, started.iteration) == (calls[of].started.turn, len(earlier) + 1)
-            is_inferred = any(each.started.continuation for each in (*earlier, made)) and within is None
-            assert started.turn.inferred is is_inferred
-            assert within is None or started.turn is scopes[within].turn
-            calls.append(made)
-            ends = ["completed"] * (answer[0] == "end_turn") if ends is None else ends
-        assert [how(turn) for turn in world.records.turns[before:]] == (ends or [])
-        assert expected_open is None or world.inferring.open_turns == expected_open
-    steps = SCENARIOS[name]
-    assert len(world.records.attempts) == sum(
-        "is" in step or step.get("continues", "withdraw" in step) for step in steps
-    )
+        ends = step.ends or []
+        match step:
+            case Wait():
+                world.now += step.seconds
+                world.inferring.sweep()
+            case Close():
+                world.inferring.close()
+            case EndOfTurn():
+                scopes[step.name].end(TurnOutcome.COMPLETED)
+            case WithdrawnCall():
+                begin(step.request).cancel()
+            case ModelCall():
+                if step.ends is None and step.response.stop == "end_turn":
+                    ends = ["completed"]
+                world.now += step.after
+                play(step, scopes, calls, world)
+            case _:
+                raise AssertionError(step)
+        assert [outcome(turn) for turn in world.records.turns[before:]] == ends
+        assert step.open_turns is None or world.inferring.open_turns == step.open_turns
+    expected_attempts = [step for step in PLAYED[name] if announces_attempt(step)]
+    assert len(world.records.attempts) == len(expected_attempts)
+
+
+def announces_attempt(step: Step) -> bool:
+    """Return whether a step is announced as a continuation."""
+    if isinstance(step, WithdrawnCall):
+        return step.is_attempt
+    return isinstance(step, ModelCall) and step.continues is not None
+
+
+def play(step: ModelCall, scopes: dict[str, TurnScope], calls: list[records.CallEnded], world: World) -> None:
+    """Make a call, and compare its turn and its continuation."""
+    if step.in_turn is not None and step.in_turn not in scopes:
+        scopes[step.in_turn] = start_turn(Turn(kind=TurnKind.OBSERVED))
+    scope = None if step.in_turn is None else scopes[step.in_turn]
+    with nullcontext() if scope is None else scope.step():
+        ended = respond(begin(step.request), step.response)
+    started, link = ended.started, ended.started.continuation
+    numbers = [call.started.number for call in calls]
+    of = None if link is None or link.of is None else numbers.index(link.of)
+    expected = step.continues
+    assert (link and (link.strategy, link.index, of)) == (expected and (expected.strategy, expected.index, expected.of))
+    earlier = [call for call in calls if call.started.turn is started.turn]
+    if step.joins is not None:
+        assert started.turn is calls[step.joins].started.turn
+        assert started.iteration == len(earlier) + 1
+    elif of is None:
+        assert scope is not None or not earlier
+    else:
+        attempt = world.records.attempts[-1]  # said before the call that makes it, of what came before it
+        assert world.records.index(attempt) < world.records.index(started)
+        assert (attempt.continuation, attempt.provider) == (link, "p")
+        # A repair is no continuation, as in a turn of the controller.
+        links = [call.started.continuation for call in [*earlier, ended] if call.started.continuation]
+        repairs = sum(each.strategy is Strategy.REPAIR for each in links)
+        counts = started.turn.repairs, started.turn.continuations
+        assert counts == (repairs, len(links) - repairs)
+        assert (attempt.turn, attempt.model) == (started.turn, calls[of].started.request.model)
+        assert attempt.output_chars == sum(call.output_chars for call in earlier)
+        assert (earlier[0].started.turn, started.iteration) == (calls[of].started.turn, len(earlier) + 1)
+    is_inferred = any(call.started.continuation for call in (*earlier, ended)) and scope is None
+    assert started.turn.inferred is is_inferred
+    assert scope is None or started.turn is scope.turn
+    calls.append(ended)
 
 
 # --- What happens meanwhile ----------------------------------------------------------------------------------------

@@ -16,21 +16,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from opentelemetry.configuration import load_config_file
 from opentelemetry.instrumentation import dependencies
 from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
 
-from endturn.cli import run
 from endturn.instrumentation.zero_code import EndturnInstrumentor
 from endturn.telemetry.otel_providers import Options
 from endturn.testing.scripted import ScriptedProvider, call, essay, say
 from endturn.testing.scripted.script import Script
 from tests.support.processes import LOOPBACK, REPOSITORY, eventually, free_port
 from tests.support.receiver import Receiver, receiving
+from tests.telemetry.program_cases import POD, PROGRAMS, PROGRAMS_FOLDER, PYTHON, Program
 
 SCRIPT: Script = {
     "done": [say("Done.")],
@@ -38,10 +36,6 @@ SCRIPT: Script = {
     "loop": [call("search", {"query": "tides"})],
 }
 """`done` ends its turn; `cut` is cut off by any limit of less than 15 tokens; `loop` asks for a tool."""
-PROGRAMS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("programs.yaml").read_text())
-PRELUDES = PROGRAMS.pop("preludes")
-POD = PROGRAMS.pop("pod")
-PYTHON = [sys.executable, "-W", "error", "-c"]
 INSTANCE = re.compile(r"pod-7-\d+-[0-9a-f]{4}")
 
 
@@ -96,78 +90,74 @@ def agents() -> Iterator[World]:
         yield World(url, received)
 
 
-def filled(value: Any, places: Mapping[str, object]) -> Any:
-    """The value with each place that it names filled in."""
-    if isinstance(value, str):
-        return re.sub(r"\{(\w+)\}", lambda found: str(places.get(found[1], found[0])), value)
-    if isinstance(value, dict):
-        return {name: filled(each, places) for name, each in value.items()}
-    return [filled(each, places) for each in value] if isinstance(value, list) else value
-
-
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * ("slow" in row)) for name, row in PROGRAMS.items()]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (isinstance(case, Program) and case.slow))
+        for name, case in PROGRAMS.items()
+    ],
 )
 def test_a_program(agents: World, tmp_path: Path, name: str) -> None:
-    """It does, says and sends what programs.yaml says of it."""
-    places = {"tmp": tmp_path, "url": agents.received.url, "closed": f"{LOOPBACK}:{free_port()}", "pid": os.getpid()}
-    given = filled(
-        {key: value for key, value in PROGRAMS[name].items() if key != "code"},
-        {**places, "python": sys.executable, "site": run.SITE},
-    )
-    if given.get("crashes") == platform.python_version():
+    """Its output, its exit status and the signals that arrive are those of program_cases.py."""
+    case, received = PROGRAMS[name], agents.received
+    program = case if isinstance(case, Program) else case(tmp_path, received.url)
+    if program.crashes_on == platform.python_version():
         pytest.skip("this Python crashes in it, unobserved too")
-    for file, content in given.get("files", {}).items():
+    for file, content in program.files.items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(content)
-    agents.received.statuses |= given.get("answers", {})
-    code = PROGRAMS[name].get("code")
-    preludes = ["call"] * ("command" not in given) + given.get("preludes", [])
-    command = [*given.get("command", PYTHON), *given.get("args", [])]
-    if code is not None:
-        command.insert(len(given.get("command", PYTHON)), "".join(PRELUDES[each] for each in preludes) + code)
+    received.statuses |= program.refusals
+    code = [] if program.file is None else [(PROGRAMS_FOLDER / program.file).read_text()]
     done = subprocess.run(
-        command, env=agents.variables(**given.get("env", {})), cwd=REPOSITORY, capture_output=True, text=True,
-        check=False, timeout=90,
+        [*program.command, *code, *program.args], env=agents.variables(**program.env), cwd=REPOSITORY,
+        capture_output=True, text=True, check=False, timeout=90,
     )  # fmt: skip
-    assert done.returncode == given.get("status", 0), (done.returncode, done.stdout, done.stderr)
-    out, err, received = done.stdout.splitlines(), done.stderr.splitlines(), agents.received
-    assert given.get("tracebacks") or "Traceback" not in done.stderr, done.stderr
-    assert given.get("says", [*out, *err]) == [*out, *err]
-    assert given.get("out", out) == out, done.stderr
-    assert not [each for each in given.get("some", []) if not any(each in line for line in (*out, *err))], done.stderr
-    for part in given.get("once", []):
-        assert sum(part in line for line in (*out, *err)) == 1, done.stderr
-    assert not [each for each in given.get("mutes", []) if each in done.stdout + done.stderr]
-    for metric, counts in given.get("exported", {}).items():
+    assert done.returncode == program.status, (done.returncode, done.stdout, done.stderr)
+    expect_output(program, done)
+    expect_signals(program, agents)
+
+
+def expect_output(program: Program, done: subprocess.CompletedProcess[str]) -> None:
+    """Compare the lines of stdout and stderr."""
+    stdout = done.stdout.splitlines()
+    output = [*stdout, *done.stderr.splitlines()]
+    assert program.tracebacks or "Traceback" not in done.stderr, done.stderr
+    assert program.output is None or program.output == output
+    assert program.stdout is None or program.stdout == stdout, done.stderr
+    assert not [text for text in program.lines if not any(text in line for line in output)], done.stderr
+    for text in program.once:
+        assert sum(text in line for line in output) == 1, done.stderr
+    assert not [text for text in program.silent_on if text in done.stdout + done.stderr]
+
+
+def expect_signals(program: Program, agents: World) -> None:
+    """Compare what has arrived."""
+    received = agents.received
+    for metric, counts in program.exported.items():
         assert received.counts(metric, "error.type") == counts
-    if "saw" in given:
-        agents.saw(*given["saw"])
-    if "each" in given:
-        counts = [sums.get("endturn.responses", 0) for sums in received.sums.values()]
-        assert sorted(filter(None, counts)) == given["each"]
-    if "ids" in given:
-        assert all(INSTANCE.fullmatch(name) for name in received.sums)
-    assert set(given.get("names", received.names)) == received.names
-    assert given.get("spans", flat(received.spans)) == flat(received.spans)
-    assert given.get("events", flat(received.events)) == flat(received.events)
-    assert given.get("sums", {}) == {metric: received.total(metric) for metric in given.get("sums", {})}
-    assert not [each for each in given.get("has", []) if each.encode() not in received.posted]
-    assert not [each for each in given.get("hides", []) if each.encode() in received.posted]
+    if program.responses is not None:
+        agents.saw(*program.responses)
+    if program.per_process is not None:
+        responses = [sums.get("endturn.responses", 0) for sums in received.sums.values()]
+        assert sorted(filter(None, responses)) == program.per_process
+    assert not program.own_ids or all(INSTANCE.fullmatch(name) for name in received.sums)
+    assert program.services is None or set(program.services) == received.names
+    assert program.spans is None or program.spans == flat(received.spans)
+    assert program.events is None or program.events == flat(received.events)
+    assert program.sums == {metric: received.total(metric) for metric in program.sums}
+    assert not [text for text in program.sends if text.encode() not in received.posted]
+    assert not [text for text in program.withholds if text.encode() in received.posted]
     assert received.shared == [], "two processes exported over one connection"
 
 
 @pytest.mark.slow
 def test_spans_and_events_outlive_a_collector_that_is_away(agents: World) -> None:
     """For longer than an exporter waits by itself; the metrics say all in their next export."""
-    code = "telemetry = endturn.configure()\nfor _ in range(600):\n    call()\n"
-    code += "sys.stdout.write('called')\nsys.stdout.flush()\nsys.stdin.readline()\ntelemetry.shutdown()"
+    code = (PROGRAMS_FOLDER / "six_hundred_calls.py").read_text()
     port = free_port()
     variables = agents.variables(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{LOOPBACK}:{port}")
     pipe = subprocess.PIPE
-    with subprocess.Popen(
-        [*PYTHON, PRELUDES["call"] + code], env=variables, text=True, stdin=pipe, stdout=pipe
-    ) as agent:
+    with subprocess.Popen([*PYTHON, code], env=variables, cwd=REPOSITORY, text=True, stdin=pipe, stdout=pipe) as agent:
         assert agent.stdout is not None
         assert agent.stdout.read(6) == "called"
         time.sleep(15)

@@ -1,70 +1,37 @@
-"""What a page shows and has stored of what it is told: the rows of `told.yaml`."""
+"""What a page shows and has stored after some exports: the cases of `told_cases.py`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
-
 import pytest
-import yaml
 
-from endturn.telemetry import schema
 from endturn.telemetry.indicators import INDICATORS
-from tests.ui.support import SECOND, Answer, Served, counted, log, numbers, span, span_of_others, turn_link
-
-ROWS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("told.yaml").read_text())
-
-
-def exports(told: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line as a request: its signal, and its body."""
-    now = time.time_ns()
-    for number, line in enumerate(told, 1):
-        at = now + int(line.get("at", number - len(told) - 1) * SECOND)
-        shown = {"spanId": f"{number:016x}", "start_ns": at}
-        shown |= {"links": [f"{line['link']:016x}"]} if "link" in line else {}
-        ours = {name for name in line.get("span", line.get("attributes", {})) if name.startswith("endturn.")}
-        assert ours <= {attribute.key for attribute in schema.ATTRIBUTES}
-        shown |= {"resource": line["resource"]} if "resource" in line else {}
-        match line:
-            case {"span": attributes}:
-                request = "traces", span(attributes=attributes, **shown)
-            case {"others": attributes}:
-                request = "traces", span_of_others(attributes, line.get("scope", "another"), **shown)
-            case {"event": name}:
-                request = "logs", log(name, timeUnixNano=str(at), **line.get("attributes", {}))
-            case {"counted": points}:
-                more = {name: line[name] for name in ("delta", "flags", "resource") if name in line}
-                times = [(now + since * SECOND, now + when * SECOND, value) for since, when, value in points]
-                request = "metrics", counted(*times, **more)
-            case _:
-                raise AssertionError(line)
-        yield from [request] * line.get("again", 1)
+from tests.ui.support import Answer, Served, numbers, turn_link
+from tests.ui.told_cases import CASES, Page, requests
 
 
-def differs(answer: Answer, wanted: Mapping[str, Any]) -> list[str]:
-    """What is not on the page as it is wanted."""
-    text, order = f"{answer.words} {answer.text}", wanted.get("order", [])
-    wrong = [] if answer.status == wanted.get("status", 200) else [f"status {answer.status}"]
-    wrong += [each for each in (*wanted.get("has", ()), *order) if each not in text]
-    wrong += [f"not: {each}" for each in wanted.get("lacks", ()) if each in text]
-    return wrong + (["their order"] if sorted(order, key=text.find) != order else [])
+def differences(answer: Answer, page: Page) -> list[str]:
+    """Return what is not on the page as it is expected."""
+    text = f"{answer.words} {answer.text}"
+    wrong = [] if answer.status == page.status else [f"status {answer.status}"]
+    wrong += [each for each in (*page.has, *page.order) if each not in text]
+    wrong += [f"not: {each}" for each in page.lacks if each in text]
+    return wrong + (["their order"] if sorted(page.order, key=text.find) != [*page.order] else [])
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
-def test_a_page_says_what_it_is_told(page: Served, row: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_a_page_says_what_it_is_told(page: Served, name: str) -> None:
     """In words, in its tables, and in what it counts."""
-    for signal, request in exports(row.get("told", [])):
+    case = CASES[name]
+    for signal, request in requests(case.exports):
         assert page.post(signal, request).status == 200
-    for where, wanted in row.items():
-        match where:
-            case "told":
-                pass
-            case "total":
-                assert numbers(page.store).total(INDICATORS["turns"].count) == wanted
-            case "spans" | "turns" | "events":
-                found = page.store.read_rows(f"SELECT * FROM {where}")
-                assert [{name: one[name] for name in want} for one, want in zip(found, wanted, strict=True)] == wanted
-            case _:
-                assert differs(page.ask(turn_link(page) if where == "turn" else where), wanted) == []
+    for path, expected in case.pages.items():
+        assert differences(page.ask(path), expected) == []
+    if case.turn_page is not None:
+        assert differences(page.ask(turn_link(page)), case.turn_page) == []
+    for table, rows in (("spans", case.spans), ("turns", case.turns), ("events", case.events)):
+        if rows is not None:
+            found = page.store.read_rows(f"SELECT * FROM {table}")
+            columns = [{name: one[name] for name in row} for one, row in zip(found, rows, strict=True)]
+            assert columns == [dict(row) for row in rows]
+    if case.total is not None:
+        assert numbers(page.store).total(INDICATORS["turns"].count) == case.total

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
@@ -19,7 +18,7 @@ from endturn.formats.errors import error_of, safe_excerpt
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import ResumeFunction, UnfinishedBlocks, unfinished_parts
 from endturn.formats.parts import Part
-from endturn.formats.reading import count, is_empty, text, value_at
+from endturn.formats.reading import count, is_empty, text
 from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import present
 from endturn.formats.summaries import (
@@ -143,9 +142,12 @@ class Format:
 
         reader: makes a reader from the context; True keeps the content.
         labels: phrases for a whole body and for an event, for error messages.
-        required_paths: paths, one of which a whole body has.
+        required_members: members of which a whole body has at least one. They tell bodies and
+            events of the format from those of others, as `other_members` do.
         event_types: a regular expression for the types of its events, if they have types.
-        object_paths: paths of objects; `[]` after a member stands for each entry of its list.
+        other_members: further members of a body or an event.
+        misshapen_member: returns the path of the first member of a body or an event that should
+            hold objects and does not; None if there is none.
         accepts_list: a body, or an event, may be a list of them.
         own_shape_error: returns a sentence on any other error in the shape of a body or an event.
         error_in: returns the error that an event or a body reports in place of an answer.
@@ -187,9 +189,10 @@ class Format:
 
     reader: Callable[[Context, bool], Reader]
     labels: tuple[str, str] = ("a body", "an event")
-    required_paths: tuple[str, ...] = ()
+    required_members: tuple[str, ...] = ()
     event_types: str = ""
-    object_paths: tuple[str, ...] = ()
+    other_members: tuple[str, ...] = ()
+    misshapen_member: Callable[[Json], str | None] = lambda data: None
     accepts_list: bool = False
     own_shape_error: Callable[[Any, bool], str | None] | None = None
     error_in: Callable[[Any], Any]
@@ -286,16 +289,11 @@ class Format:
         for entry in data if self.accepts_list and isinstance(data, list) and data else (data,):
             if not isinstance(entry, dict):
                 return f"{label} must be an object, not {safe_excerpt(repr(data), 80)}"
-            for path in self.object_paths:
-                if not _are_objects(entry, _steps(path)):
-                    return f"`{path}` of {label} must be an object"
-            if (
-                is_body
-                and self.required_paths
-                and all(value_at(entry, path) is None for path in self.required_paths)
-            ):
+            if (path := self.misshapen_member(entry)) is not None:
+                return f"`{path}` of {label} must be an object"
+            if is_body and self.required_members and not _has_any(entry, self.required_members):
                 return (
-                    f"{label} must have `{'` or `'.join(self.required_paths[:3])}`; this has "
+                    f"{label} must have `{'` or `'.join(self.required_members[:3])}`; this has "
                     f"{sorted(map(str, entry))[:8]}"
                 )
         return self.own_shape_error(data, is_body) if self.own_shape_error is not None else None
@@ -329,13 +327,13 @@ class Format:
             event_type = text(entry.get("type")) or text(entry.get("event_type"))
             if event_type and self.event_types:
                 return re.fullmatch(self.event_types, event_type) is not None
-            roots = {_steps(path)[0][0] for path in (*self.required_paths, *self.object_paths)}
+            members = {*self.required_members, *self.other_members}
             has_object_type = text(entry.get("object")).startswith(
                 ("chat.completion", "text_completion", "response")
             )
-            if not has_object_type and roots.isdisjoint(entry):
+            if not has_object_type and members.isdisjoint(entry):
                 return False
-            return all(_are_objects(dict(entry), _steps(path)) for path in self.object_paths)
+            return self.misshapen_member(dict(entry)) is None
         return None
 
 
@@ -356,20 +354,9 @@ def error_without(*members: str) -> Callable[[Any], Any]:
     return find_error
 
 
-@cache
-def _steps(path: str) -> tuple[tuple[str, bool], ...]:
-    """Split a path into its members, each with True if it is a list."""
-    return tuple((name.removesuffix("[]"), name.endswith("[]")) for name in path.split("."))
-
-
-def _are_objects(holder: Any, steps: tuple[tuple[str, bool], ...]) -> bool:
-    """Return whether the end of these steps holds objects, or nothing."""
-    name, is_list = steps[0]
-    if (value := holder.get(name)) is None:
-        return True
-    if is_list and not isinstance(value, list):
-        return False
-    for entry in value if is_list else (value,):
-        if not isinstance(entry, dict) or (len(steps) > 1 and not _are_objects(entry, steps[1:])):
-            return False
-    return True
+def _has_any(holder: Json, names: Iterable[str]) -> bool:
+    """Return whether one of the members is there."""
+    for name in names:  # noqa: SIM110 - a generator costs more, for each body
+        if holder.get(name) is not None:
+            return True
+    return False

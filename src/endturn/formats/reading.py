@@ -41,6 +41,23 @@ def value_at(holder: Any, path: str) -> Any:
     return reduce(member, path.split("."), holder)
 
 
+def is_object_or_missing(value: Any) -> bool:
+    """Return whether a member is a JSON object, or missing."""
+    return value is None or isinstance(value, dict)
+
+
+def lists_objects(value: Any) -> bool:
+    """Return whether a member is a list of JSON objects, or missing."""
+    if value is None:
+        return True
+    if not isinstance(value, list):
+        return False
+    for entry in value:  # noqa: SIM110 - a generator costs more, for each event of a stream
+        if not isinstance(entry, dict):
+            return False
+    return True
+
+
 def first_member(holder: Any, *names: str) -> Any:
     """Return the first of several members that is not None."""
     get = holder.get if holder.__class__ is dict else partial(member, holder)

@@ -39,6 +39,7 @@ from endturn.formats.reading import (
     count,
     id_text,
     items,
+    lists_objects,
     member,
     member_getter,
     mint_id,
@@ -520,6 +521,11 @@ def script_error(
     return Event("error", body) if stream else body
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return `content[]` if it does not hold objects."""
+    return None if lists_objects(data.get("content")) else "content[]"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="anthropic",
@@ -535,9 +541,9 @@ FORMAT: Final = Format(
     reader=AnthropicReader,
     own_rows=_rows_of,
     labels=("a message", "an event of a message stream"),
-    required_paths=("content",),
+    required_members=("content",),
     event_types=r"ping|error|message(?:_start|_delta|_stop)?|content_block_(?:start|delta|stop)",
-    object_paths=("content[]",),
+    misshapen_member=_misshapen_member,
     error_in=error_without("content"),
     blocks=_blocks,
     has_end=True,

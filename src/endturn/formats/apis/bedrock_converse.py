@@ -41,7 +41,9 @@ from endturn.formats.reading import (
     as_text,
     count,
     id_text,
+    is_object_or_missing,
     items,
+    lists_objects,
     member,
     member_getter,
     mint_id,
@@ -393,6 +395,35 @@ def _path(request: PathRequest) -> str:
     return f"/model/{quote(request.model, safe='')}/{method}"
 
 
+_LABELS: Final = ("an answer of Converse", "an event of a Converse stream")
+
+
+def _content(body: Json) -> Any:
+    """Return the blocks of a body; None if they are missing."""
+    return member(member(body.get("output"), "message"), "content")
+
+
+def _misshapen_member(data: Json) -> str | None:
+    """Return `output.message.content[]` if it, or what holds it, is misshapen."""
+    output = data.get("output")
+    message = output.get("message") if isinstance(output, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    is_valid = (
+        is_object_or_missing(output) and is_object_or_missing(message) and lists_objects(content)
+    )
+    return None if is_valid else "output.message.content[]"
+
+
+def _shape_error(body: Json, is_body: bool) -> str | None:
+    """Return a sentence on a body without content."""
+    if is_body and _content(body) is None:
+        return (
+            f"{_LABELS[0]} must have `output.message.content`; this has "
+            f"{sorted(map(str, body))[:8]}"
+        )
+    return None
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="aws.bedrock",
@@ -409,9 +440,10 @@ FORMAT: Final = Format(
     resume=block_resumer(NAME, _text_block, forced_tool_path="toolConfig.toolChoice"),
     text_block=_text_block,
     reader=ConverseReader,
-    labels=("an answer of Converse", "an event of a Converse stream"),
-    required_paths=("output.message.content",),
-    object_paths=("output.message.content[]",),
+    labels=_LABELS,
+    other_members=("output",),
+    misshapen_member=_misshapen_member,
+    own_shape_error=_shape_error,
     error_in=_error_body,
     blocks=_blocks,
     reply=script,

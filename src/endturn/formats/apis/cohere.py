@@ -42,6 +42,7 @@ from endturn.formats.reading import (
     first_member,
     id_text,
     items,
+    lists_objects,
     member,
     member_getter,
     mint_id,
@@ -443,6 +444,11 @@ def script_error(
     return Event("message-end", {"type": "message-end", "delta": delta})
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return `tool_calls[]` if it does not hold objects."""
+    return None if lists_objects(data.get("tool_calls")) else "tool_calls[]"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="cohere",
@@ -459,9 +465,9 @@ FORMAT: Final = Format(
     own_summary=request_summary,
     reader=CohereReader,
     labels=("a chat response", "an event of a chat stream"),
-    required_paths=("message", "text", "tool_calls"),
+    required_members=("message", "text", "tool_calls"),
     event_types=r"debug|error|[a-z]+(?:-[a-z]+)*-(?:start|delta|end|generation|chunk)",
-    object_paths=("tool_calls[]",),
+    misshapen_member=_misshapen_member,
     error_in=_error_body,
     blocks=_blocks,
     end_markers=(*END_MARKERS, b"message-end", b"stream-end", b'"message":"', b'"message": "'),

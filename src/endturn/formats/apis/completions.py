@@ -30,12 +30,22 @@ from endturn.formats.parts import (
     Vocabulary,
     usage_of_counts,
 )
-from endturn.formats.reading import as_text, count, id_text, items, member, text_or_none
+from endturn.formats.reading import (
+    as_text,
+    count,
+    id_text,
+    items,
+    lists_objects,
+    member,
+    text_or_none,
+)
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.summaries import TAIL, Context, ScriptedStyle
-from endturn.vocabulary import Row, find_row, raw_text, rows_of, tables
+from endturn.vocabulary import Json, Row, find_row, raw_text, rows_of, tables
 
 NAME: Final = "completions"
+_ANSWER_MEMBERS: Final = tuple(shape.answers for shape in SHAPES.values() if shape.answers)
+"""The members that list answers."""
 
 
 @cache
@@ -186,6 +196,15 @@ _PATH: Final = (
     r"(?P<stream>_stream)?"
 )
 
+
+def _misshapen_member(data: Json) -> str | None:
+    """Return the list of answers that does not hold objects, as `choices[]`; None if each does."""
+    for name in _ANSWER_MEMBERS:
+        if not lists_objects(data.get(name)):
+            return f"{name}[]"
+    return None
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
@@ -200,8 +219,8 @@ FORMAT: Final = Format(
     own_summary=request_summary,
     reader=CompletionsReader,
     labels=("a completion", "an event of a completion"),
-    required_paths=tuple(head for shape in SHAPES.values() for head in shape.markers),
-    object_paths=tuple(f"{shape.answers}[]" for shape in SHAPES.values() if shape.answers),
+    required_members=tuple(name for shape in SHAPES.values() for name in shape.markers),
+    misshapen_member=_misshapen_member,
     accepts_list=True,
     error_in=_error_body,
     end_markers=END_MARKERS,

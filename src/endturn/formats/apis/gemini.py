@@ -50,6 +50,7 @@ from endturn.formats.reading import (
     forces_tool,
     id_text,
     items,
+    lists_objects,
     member,
     mint_id,
     only_text,
@@ -581,6 +582,23 @@ def _path(request: PathRequest) -> str:
     return f"/{_in_path(request.model)}:{method}"
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return `candidates[].content.parts[]` if it, or what holds it, is misshapen."""
+    candidates = data.get("candidates")
+    if candidates is None:
+        return None
+    path = "candidates[].content.parts[]"
+    if not lists_objects(candidates):
+        return path
+    for candidate in candidates:
+        content = candidate.get("content")
+        if content is not None and not (
+            isinstance(content, dict) and lists_objects(content.get("parts"))
+        ):
+            return path
+    return None
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
@@ -600,8 +618,8 @@ FORMAT: Final = Format(
     own_summary=request_summary,
     reader=GeminiReader,
     labels=("a response of generateContent", "a chunk of generateContent"),
-    required_paths=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
-    object_paths=("candidates[].content.parts[]",),
+    required_members=(*_RESPONSE_MEMBERS, *_SDK_MEMBERS),
+    misshapen_member=_misshapen_member,
     accepts_list=True,
     error_in=_error_body,
     end_markers=END_MARKERS,

@@ -28,6 +28,7 @@ from endturn.formats.reading import (
     count,
     id_text,
     items,
+    lists_objects,
     member,
     member_getter,
     mint_id,
@@ -366,6 +367,13 @@ def _contents(content: list[Any], pieces: list[Json]) -> list[Any]:
     return content
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return the list that does not hold objects, `steps[]` or `outputs[]`; None if both do."""
+    if not lists_objects(data.get("steps")):
+        return "steps[]"
+    return None if lists_objects(data.get("outputs")) else "outputs[]"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="gcp.gemini",
@@ -389,9 +397,9 @@ FORMAT: Final = Format(
     reader=InteractionsReader,
     own_rows=_rows,
     labels=("an interaction", "an event of an interaction"),
-    required_paths=("status", "steps", "outputs"),
+    required_members=("status", "steps", "outputs"),
     event_types=r"error|(?:interaction|step)\..+",
-    object_paths=("steps[]", "outputs[]"),
+    misshapen_member=_misshapen_member,
     error_in=error_without("status", "steps", "outputs"),
     blocks=_blocks,
     end_markers=(*END_MARKERS, b"interaction.completed"),

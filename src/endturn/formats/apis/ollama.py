@@ -37,6 +37,7 @@ from endturn.formats.reading import (
     as_text,
     count,
     id_text,
+    is_object_or_missing,
     items,
     member,
     member_getter,
@@ -279,6 +280,11 @@ def script_error(
     return Event(None, body) if stream else body
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return `message` if it is no object."""
+    return None if is_object_or_missing(data.get("message")) else "message"
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="ollama",
@@ -293,8 +299,8 @@ FORMAT: Final = Format(
     one_message=True,
     reader=OllamaReader,
     labels=("a response", "a line of a stream"),
-    required_paths=("message", "response"),
-    object_paths=("message",),
+    required_members=("message", "response"),
+    misshapen_member=_misshapen_member,
     error_in=error_without(),
     blocks=_blocks,
     end_markers=(*END_MARKERS, b"true"),

@@ -46,6 +46,7 @@ from endturn.formats.reading import (
     first_member,
     id_text,
     items,
+    lists_objects,
     member,
     member_getter,
     mint_id,
@@ -495,6 +496,20 @@ def _path(request: PathRequest) -> str:
     return "/text/chat_stream" if request.stream else "/text/chat"
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return the path of what should be an object in the choices; None if all are objects."""
+    choices = data.get("choices")
+    if choices is None:
+        return None
+    if not lists_objects(choices):
+        return "choices[].delta"
+    for name in ("delta", "message"):
+        for choice in choices:
+            if (value := choice.get(name)) is not None and not isinstance(value, dict):
+                return f"choices[].{name}"
+    return None
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
@@ -509,8 +524,8 @@ FORMAT: Final = Format(
     one_message=True,
     reader=ChatReader,
     labels=("a chat completion", "a chunk of a chat stream"),
-    required_paths=("choices",),
-    object_paths=("choices[].delta", "choices[].message"),
+    required_members=("choices",),
+    misshapen_member=_misshapen_member,
     error_in=_error_body,
     blocks=_blocks,
     end_markers=(*END_MARKERS, b"base_resp"),

@@ -25,7 +25,14 @@ from endturn.formats.format import Format, constant_path
 from endturn.formats.framing import END_MARKERS
 from endturn.formats.history import call_in
 from endturn.formats.next_request import continuation_request, own_blocks, resend
-from endturn.formats.reading import first_text, items, member, text
+from endturn.formats.reading import (
+    first_text,
+    is_object_or_missing,
+    items,
+    lists_objects,
+    member,
+    text,
+)
 from endturn.formats.request_summary import SEGMENTS, routed_by
 from endturn.formats.settings import ANY_JSON, present
 from endturn.formats.summaries import ScriptedStyle
@@ -263,6 +270,21 @@ def _is_request(body: Mapping[str, Any], _: str) -> bool:
     return not body.keys().isdisjoint(("input", "prompt", "previous_response_id", "conversation"))
 
 
+def _misshapen_member(data: Json) -> str | None:
+    """Return the path of what should be an object; None if all are objects."""
+    if not lists_objects(data.get("output")):
+        return "output[]"
+    response = data.get("response")
+    if response is not None and not (
+        isinstance(response, dict) and lists_objects(response.get("output"))
+    ):
+        return "response.output[]"
+    for name in ("item", "part"):
+        if not is_object_or_missing(data.get(name)):
+            return name
+    return None
+
+
 FORMAT: Final = Format(
     name=NAME,
     provider="openai",
@@ -278,7 +300,8 @@ FORMAT: Final = Format(
     own_rows=reader.rows,
     labels=("a response", "an event of a response's stream"),
     event_types=r"error|response\..+",
-    object_paths=("output[]", "response.output[]", "item", "part"),
+    other_members=("output", "response", "item", "part"),
+    misshapen_member=_misshapen_member,
     own_shape_error=reader.shape_error,
     error_in=reader.error_of,
     blocks=reader.output_of,
