@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from endturn.vocabulary.providers import (
     PROVIDERS,
     ProviderEndpoint,
     canonical,
-    lookups_of,
+    names_by_alias,
+    names_by_host,
+    names_by_path,
     provider_at,
     read_providers,
 )
@@ -244,41 +247,55 @@ def test_rejects_a_wrong_table_by_file_and_name(tmp_path: Path, text: str, messa
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "message"),
+    ("lookup", "first", "second", "message"),
     [
         (
+            names_by_host,
             {"base_url": "https://acme.test/v1"},
             {"base_url": "https://acme.test/v2"},
-            "[acme] and [quarry] both have 'acme.test' in their base_url and hosts: remove it from one of them",
+            "[acme] and [quarry] both have 'acme.test' in their base_url or hosts: remove it from one of them",
         ),
         (
+            names_by_host,
             {"base_url": "https://acme.test/v1"},
             {"hosts": ("acme.test",)},
-            "[acme] and [quarry] both have 'acme.test' in their base_url and hosts: remove it from one of them",
+            "[acme] and [quarry] both have 'acme.test' in their base_url or hosts: remove it from one of them",
         ),
         (
+            names_by_alias,
             {"aliases": ("stone",)},
             {"aliases": ("stone",)},
             "[acme] and [quarry] both have 'stone' in their aliases: remove it from one of them",
         ),
         (
+            names_by_path,
             {"paths": ("/stone/",)},
             {"paths": ("/stone/",)},
             "[acme] and [quarry] both have '/stone/' in their paths: remove it from one of them",
         ),
-        ({"aliases": ("quarry",)}, {}, "the alias 'quarry' of [acme] is the name of [quarry]: remove it"),
+        (
+            names_by_alias,
+            {"aliases": ("quarry",)},
+            {},
+            "the alias 'quarry' of [acme] is the name of [quarry]: remove it",
+        ),
     ],
 )
-def test_rejects_what_two_providers_claim(first: dict[str, Any], second: dict[str, Any], message: str) -> None:
+def test_rejects_a_value_of_two_providers(
+    lookup: Callable[[dict[str, ProviderEndpoint]], object],
+    first: dict[str, Any],
+    second: dict[str, Any],
+    message: str,
+) -> None:
     """Otherwise the last one would win."""
     with pytest.raises(ValueError, match=re.escape(f"providers.toml: {message}")):
-        lookups_of({"acme": ProviderEndpoint(**first), "quarry": ProviderEndpoint(**second)})
+        lookup({"acme": ProviderEndpoint(**first), "quarry": ProviderEndpoint(**second)})
 
 
 def test_providers_may_share_the_port_of_local_servers() -> None:
     """Servers of every kind listen on port 8000; none of them is recognised by it."""
     local = ProviderEndpoint(base_url="http://localhost:8000/v1")
-    assert lookups_of({"acme": local, "quarry": local}).by_host == {}
+    assert names_by_host({"acme": local, "quarry": local}) == {}
 
 
 @pytest.mark.parametrize(

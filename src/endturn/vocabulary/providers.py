@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from endturn.vocabulary.stop_reason_tables import COMPATIBLE
@@ -138,20 +138,11 @@ _SHARED_ADDRESSES: Final = ("", "localhost:8000")
 """Servers of every kind listen on port 8000."""
 
 
-class ProviderLookups(NamedTuple):
-    """The names of providers by what identifies them."""
-
-    by_alias: Mapping[str, str]
-    by_host: Mapping[str, str]
-    by_path: Mapping[str, str]
-
-
-def lookups_of(providers: Mapping[str, ProviderEndpoint]) -> ProviderLookups:
-    """Return the lookups of a table of providers.
+def names_by_alias(providers: Mapping[str, ProviderEndpoint]) -> dict[str, str]:
+    """Return the names of providers by alias.
 
     Raises:
-        ValueError: two providers have the same alias, host or path, or a provider's alias is the
-            name of another.
+        ValueError: two providers have the same alias, or a provider's alias is another's name.
     """
     by_alias = _names_by("aliases", ((name, row.aliases) for name, row in providers.items()))
     for alias, name in by_alias.items():
@@ -159,11 +150,25 @@ def lookups_of(providers: Mapping[str, ProviderEndpoint]) -> ProviderLookups:
             raise ValueError(
                 f"{_FILE}: the alias {alias!r} of [{name}] is the name of [{alias}]: remove it"
             )
-    return ProviderLookups(
-        by_alias,
-        _names_by("base_url and hosts", ((name, _hosts(row)) for name, row in providers.items())),
-        _names_by("paths", ((name, row.paths) for name, row in providers.items())),
-    )
+    return by_alias
+
+
+def names_by_host(providers: Mapping[str, ProviderEndpoint]) -> dict[str, str]:
+    """Return the names of providers by host.
+
+    Raises:
+        ValueError: two providers have the same host.
+    """
+    return _names_by("base_url or hosts", ((name, _hosts(row)) for name, row in providers.items()))
+
+
+def names_by_path(providers: Mapping[str, ProviderEndpoint]) -> dict[str, str]:
+    """Return the names of providers by a part of a path.
+
+    Raises:
+        ValueError: two providers have the same part.
+    """
+    return _names_by("paths", ((name, row.paths) for name, row in providers.items()))
 
 
 def _hosts(endpoint: ProviderEndpoint) -> Iterable[str]:
@@ -184,10 +189,11 @@ def _names_by(keys: str, entries: Iterable[tuple[str, Iterable[str]]]) -> dict[s
     return names
 
 
-_LOOKUPS: Final = lookups_of(PROVIDERS)
-
-ALIASES: Final = _LOOKUPS.by_alias
+ALIASES: Final = names_by_alias(PROVIDERS)
 """A framework's name of a provider → the provider."""
+
+_PROVIDERS_BY_HOST: Final = names_by_host(PROVIDERS)
+_PROVIDERS_BY_PATH: Final = names_by_path(PROVIDERS)
 
 
 def provider_at(host: str, port: int | None = None) -> str:
@@ -201,9 +207,9 @@ def provider_at(host: str, port: int | None = None) -> str:
         return "anthropic"  # Anthropic's own service, within AWS
     elif name.endswith("amazonaws.com") and "bedrock" not in name:
         return ""  # most services of AWS serve no models
-    while name and name not in _LOOKUPS.by_host:
+    while name and name not in _PROVIDERS_BY_HOST:
         name = name.partition(".")[2]
-    return _LOOKUPS.by_host.get(name, "")
+    return _PROVIDERS_BY_HOST.get(name, "")
 
 
 def provider_of_path(path: str) -> str:
@@ -211,7 +217,7 @@ def provider_of_path(path: str) -> str:
 
     "" if no provider has it alone.
     """
-    return next((name for part, name in _LOOKUPS.by_path.items() if part in path), "")
+    return next((name for part, name in _PROVIDERS_BY_PATH.items() if part in path), "")
 
 
 def canonical(name: str) -> str:
