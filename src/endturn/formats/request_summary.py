@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from endturn.calls import Fact, RequestFacts, facts_in
+from endturn.formats.names import FORMATS
 from endturn.formats.reading import (
     count,
     forces_tool,
@@ -20,7 +21,6 @@ from endturn.formats.reading import (
     text_or_none,
     texts,
 )
-from endturn.formats.registry import FORMATS
 from endturn.formats.summaries import RequestSummary, Routed
 from endturn.vocabulary import package_data, read_tsv
 

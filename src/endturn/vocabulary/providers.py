@@ -93,10 +93,10 @@ def read_providers(folder: Traversable) -> Mapping[str, ProviderEndpoint]:
 def _endpoint(table: Any) -> ProviderEndpoint:
     if not isinstance(table, dict):
         raise ValueError(f"must be a table, not {table!r}: move the key below its provider's name")
-    known = ProviderEndpoint.__dataclass_fields__
-    if unknown := sorted(table.keys() - known.keys()):
+    keys = ProviderEndpoint.__dataclass_fields__
+    if unknown := sorted(table.keys() - keys.keys()):
         raise ValueError(
-            f"has the unknown keys {unknown}; the keys are: {', '.join(known)} "
+            f"has the unknown keys {unknown}; the keys are: {', '.join(keys)} "
             f'(a name with a dot is quoted: ["aws.bedrock"])'
         )
     for key, value in table.items():
