@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from endturn.formats import FORMATS, format_of
+from endturn.formats.apis import openai_chat_request
 from endturn.vocabulary import stop_reason_tables
 from endturn.vocabulary.providers import (
     PROVIDERS,
@@ -158,6 +159,12 @@ def wrong_format_or_dialect(name: str, endpoint: ProviderEndpoint) -> str:
 )
 def test_a_wrong_format_or_dialect_is_reported_with_its_section(endpoint: ProviderEndpoint, message: str) -> None:
     assert wrong_format_or_dialect("acme", endpoint).startswith(message)
+
+
+def test_every_dialect_with_the_old_limit_exists() -> None:
+    """Under a misspelt name in `_OLD_LIMIT`, requests to that server have `max_completion_tokens`."""
+    unknown = openai_chat_request._OLD_LIMIT - format_of("openai_chat").reasons.keys()
+    assert not unknown, f"_OLD_LIMIT of openai_chat_request.py has names that dialects.tsv lacks: {sorted(unknown)}"
 
 
 def unread_dialects(tables: stop_reason_tables.Tables, dialects: set[str]) -> set[tuple[str, str]]:
