@@ -17,6 +17,7 @@ from endturn.continuation import refused_prefills
 from endturn.continuation.controller import AsyncContinuationController, ContinuationController, TurnResult
 from endturn.continuation.policy import ContinuationPolicy
 from endturn.errors import ProviderError, ProviderUnavailable, RequestRejected
+from endturn.vocabulary import REPLACEMENT_CHARACTER
 from endturn.vocabulary.messages import ChatResponse, Delta, Request, ToolCall
 from endturn.vocabulary.stop import Resume, StopReason
 from tests.support.turns import NOW, SEARCH, Played, ask, assert_sendable, call, heard, said
@@ -148,7 +149,8 @@ def test_run_stream_and_async_agree(
     is_declined = any(each.stop.reason is StopReason.REFUSED and each.text for each in later)
     if at_once is not None and in_pieces is not None:
         if is_declined:
-            assert in_pieces.text.startswith(at_once.text)
+            # What stands for half a character at the end is dropped once words follow it.
+            assert in_pieces.text.startswith(at_once.text.removesuffix(REPLACEMENT_CHARACTER))
             assert in_pieces.outcome == at_once.outcome
         else:
             assert (in_pieces.text, in_pieces.messages) == (at_once.text, at_once.messages)

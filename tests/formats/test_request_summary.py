@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from endturn.formats import format_of
+from endturn.formats.request_summary import read_member_paths
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,39 @@ def test_a_member_is_read(format_name: str, body: dict[str, Any], field: str, va
 )
 def test_a_setting_is_recorded(format_name: str, body: dict[str, Any], field: str, value: Any) -> None:
     assert getattr(format_of(format_name).request_summary(body).facts, field) == value
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        pytest.param(
+            "geminy\ttop_k\ttopK\n",
+            "2: 'geminy' is not a format: use one of anthropic, bedrock_converse, bedrock_invoke, cohere, ",
+            id="an unknown format",
+        ),
+        pytest.param(
+            "gemini\ttop_kay\ttopK\n", "2: 'top_kay' must be one of model, max_tokens, ", id="an unknown field"
+        ),
+        pytest.param(
+            "#\ngemini\ttop_k\ttopK\ngemini\ttop_k\ttopK\n",
+            "4: 'gemini' already has a row 'top_k': write all its paths into one row, separated by spaces",
+            id="a row twice",
+        ),
+        pytest.param(
+            "gemini\ttop_k\tgenerationConfig.topK\n",
+            "2: 'generationConfig.topK' must be relative to 'generationConfig': write 'topK'",
+            id="a path from the root of Gemini's request",
+        ),
+        pytest.param(
+            "gemini\ttop_k\ttopK generation_config.thinking.top_k\n",
+            "2: 'generation_config.thinking.top_k' must be relative to 'generation_config': write 'thinking.top_k'",
+            id="another spelling of it",
+        ),
+        pytest.param("gemini\ttop_k\n", "2: 2 cells, not 3", id="no path"),
+    ],
+)
+def test_rejects_a_wrong_row_by_file_and_number(tmp_path: Path, rows: str, message: str) -> None:
+    file = tmp_path / "request_members.tsv"
+    file.write_text("format\tours\tmembers\n" + rows, "utf-8")
+    with pytest.raises(ValueError, match=re.escape(f"{file}:{message}")):
+        read_member_paths(tmp_path)

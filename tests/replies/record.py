@@ -41,8 +41,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from endturn.calls.outcomes import RequestedCall
-from endturn.errors import EndturnError
-from endturn.formats import TAIL, Context, Event, ResponseSummary, format_of, summarize
+from endturn.errors import EndturnError, UsageError, did_you_mean
+from endturn.formats import FORMATS, TAIL, Context, Event, ResponseSummary, checked_dialect, format_of, summarize
 from endturn.formats.errors import error_of
 from endturn.formats.format import Format
 from endturn.formats.request_body import request_of
@@ -317,14 +317,68 @@ def written(value: Any, indent: str = "") -> str:
     return f"{first}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{last}"
 
 
+MEMBERS: Final = ("source", "note", "dialect", "provider", "asked", "window", "headers", "body", "events", *EXPECTED)
+"""The members of a reply's file."""
+
+
+def read_file(path: Path) -> Any:
+    """Return a file's content.
+
+    Raises:
+        ValueError: there is no such file, or it is not a reply or a list of requests. The message names the file.
+    """
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such file: write its source, and a body or events, into it") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: invalid JSON: {error.msg} (column {error.colno})") from None
+    if problem := _requests_error(path, content) if path.parent.name == "requests" else _reply_error(path, content):
+        raise ValueError(f"{path}: {problem}")
+    return content
+
+
+def _requests_error(path: Path, content: Any) -> str:
+    """Return a sentence on what is wrong with a list of requests; "" if nothing is."""
+    if path.stem not in REQUESTS:
+        return f"{path.stem!r} is no kind of requests; the kinds are: {', '.join(REQUESTS)}"
+    if not isinstance(content, list) or not all(isinstance(case, dict) for case in content):
+        return "must be a list of objects"
+    return _format_error(path.parent.parent.name)
+
+
+def _reply_error(path: Path, content: Any) -> str:
+    """Return a sentence on what is wrong with a reply; "" if nothing is."""
+    if not isinstance(content, dict):
+        return "must be an object with a body or events"
+    if unknown := [name for name in content if name not in MEMBERS]:
+        return f"unknown member {unknown[0]!r}: {did_you_mean(unknown[0], MEMBERS)}"
+    if ("body" in content) == ("events" in content):
+        return "must have either a body or events"
+    if error := _format_error(path.parent.name):
+        return error
+    try:
+        checked_dialect(format_of(path.parent.name), content.get("dialect", ""))
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _format_error(folder: str) -> str:
+    return "" if folder in FORMATS else f"{folder!r} is not a format: put it in a folder of {', '.join(FORMATS)}"
+
+
 def main(paths: Sequence[str]) -> None:
     """Write these files anew, or all of them, where what they expect differs."""
     for path in [Path(path).resolve() for path in paths] or [*reply_files(), *request_files()]:
-        content = json.loads(path.read_text())
+        try:
+            content = read_file(path)
+        except ValueError as error:
+            sys.exit(str(error))
         try:
             found = of_file(path, content)
         except KeyError as error:
-            sys.exit(f"{path}: no {error}; a reply has a body or events, and what else `tests/replies/record.py` says")
+            sys.exit(f"{path}: no {error}; see `tests/replies/record.py` for the members of a case")
         if found != content:
             path.write_text(written(found) + "\n")
 

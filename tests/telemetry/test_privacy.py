@@ -270,7 +270,7 @@ def test_an_exception_of_our_own_is_logged_without_its_words(
     def failing(*args: Any, **kwargs: Any) -> Any:
         raise ValueError(f"cannot handle {secrets.prompt} with {secrets.key}")
 
-    monkeypatch.setattr(attributes, "of_answer", failing)
+    monkeypatch.setattr(attributes, "of_response", failing)
     client = Client("openai", api_key="none", base_url="http://x/v1", http=ScriptedProvider([say("x")]).transport())
     client.complete(Request(model="m", messages=(Message(role="user", content="q"),)))
     uninstrument()

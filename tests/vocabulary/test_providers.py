@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from endturn.formats import dialect_in, format_of
-from endturn.vocabulary.providers import PROVIDERS, canonical, provider_at
+from endturn.formats import FORMATS, format_of
+from endturn.formats.apis import openai_chat_request
+from endturn.vocabulary import stop_reason_tables
+from endturn.vocabulary.providers import (
+    PROVIDERS,
+    ProviderEndpoint,
+    canonical,
+    names_by_alias,
+    names_by_host,
+    names_by_path,
+    provider_at,
+    read_providers,
+)
+from endturn.vocabulary.tsv import package_data
 from tests.support.processes import REPOSITORY
 
 ROWS = {
@@ -114,8 +129,180 @@ def test_every_row_is_consistent(name: str) -> None:
     known = PROVIDERS[name]
     assert {provider_at(f"eu.{host}", port=1) for host in known.hosts if host != "amazonaws.com"} <= {name}
     assert {canonical(alias) for alias in (name, *known.aliases)} == {name}
-    dialects = {dialect_in(format_of(each), name) for each in ("openai_chat", known.format)}
-    assert known.dialect in dialects, "data/dialects.tsv has no such dialect of the provider's format"
+    assert wrong_format_or_dialect(name, known) == ""
+
+
+def wrong_format_or_dialect(name: str, endpoint: ProviderEndpoint) -> str:
+    """Return a sentence on a provider's format or dialect that does not exist; "" if both do."""
+    section = f"providers.toml: [{name}]"
+    if endpoint.format not in FORMATS:
+        return f"{section} format {endpoint.format!r} does not exist; the formats are: {', '.join(FORMATS)}"
+    dialects = dict.fromkeys((*format_of("openai_chat").reasons, *format_of(endpoint.format).reasons))
+    if endpoint.dialect in dialects:
+        return ""
+    return (
+        f"{section} dialect {endpoint.dialect!r} does not exist: correct it, or add a row for it to dialects.tsv; "
+        f"there are: {', '.join(filter(None, dialects))}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "message"),
+    [
+        (ProviderEndpoint(format="geminy"), "providers.toml: [acme] format 'geminy' does not exist; the formats are: "),
+        (
+            ProviderEndpoint(dialect="gorq"),
+            "providers.toml: [acme] dialect 'gorq' does not exist: correct it, or add a row for it to dialects.tsv; "
+            "there are: compatible, azure, ",
+        ),
+    ],
+)
+def test_a_wrong_format_or_dialect_is_reported_with_its_section(endpoint: ProviderEndpoint, message: str) -> None:
+    assert wrong_format_or_dialect("acme", endpoint).startswith(message)
+
+
+def test_every_dialect_with_the_old_limit_exists() -> None:
+    """Under a misspelt name in `_OLD_LIMIT`, requests to that server have `max_completion_tokens`."""
+    unknown = openai_chat_request._OLD_LIMIT - format_of("openai_chat").reasons.keys()
+    assert not unknown, f"_OLD_LIMIT of openai_chat_request.py has names that dialects.tsv lacks: {sorted(unknown)}"
+
+
+def unread_dialects(tables: stop_reason_tables.Tables, dialects: set[str]) -> set[tuple[str, str]]:
+    """Return the dialects, with their formats, that have stop reasons of their own but no provider.
+
+    A value that is not `shared` is read only in replies of a provider with that `dialect`.
+    """
+    return {
+        (name, dialect)
+        for name in FORMATS
+        for dialect, rows in tables.rows.get(name, {}).items()
+        if dialect not in ("", stop_reason_tables.COMPATIBLE, *dialects)
+        and rows.keys() - tables.shared.get(name, {}).keys() - {""}
+    }
+
+
+def test_every_dialect_with_its_own_stop_reasons_has_a_provider(tmp_path: Path) -> None:
+    """Otherwise nothing reads the values, and they count as unknown."""
+    dialects = {endpoint.dialect for endpoint in PROVIDERS.values()}
+    unread = unread_dialects(stop_reason_tables.read_tables(package_data()), dialects)
+    assert not unread, f"name the dialects in providers.toml (`dialect = …`), or mark their rows as shared: {unread}"
+    rows = {
+        "dialects.tsv": "openai_chat\tquarry\topenai_chat\tquarry.chat\n",
+        "stop_reasons.tsv": "openai_chat\tquarry\tout_of_stone\terror\tyes\tnone\t\ta test\n",
+    }
+    for name, row in rows.items():
+        (tmp_path / name).write_text(package_data().joinpath(name).read_text("utf-8") + row, "utf-8")
+    tables = stop_reason_tables.read_tables(tmp_path)
+    assert unread_dialects(tables, dialects) == {("openai_chat", "quarry")}
+    assert unread_dialects(tables, {*dialects, "quarry"}) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(
+            '[acme]\nbase_url = "api.acme.example/v1"\n',
+            "[acme] base_url must begin with 'https://' or 'http://', not 'api.acme.example/v1'",
+            id="no scheme",
+        ),
+        pytest.param(
+            '[acme]\nhosts = "acme.test"\n',
+            "[acme] hosts must be a list of texts, such as [\"…\"], not 'acme.test'",
+            id="hosts as a text",
+        ),
+        pytest.param(
+            '[acme]\nheaders = "x"\n',
+            "[acme] headers must be a table, such as { name = \"…\" }, not 'x'",
+            id="headers as a text",
+        ),
+        pytest.param(
+            "[acme]\nbase_url = 8000\n", "[acme] base_url must be a text, not 8000", id="a number as an address"
+        ),
+        pytest.param(
+            '[acme]\nurl = "https://acme.test"\n',
+            "[acme] has the unknown keys ['url']; the keys are: base_url, key_variable, dialect, format, ",
+            id="an unknown key",
+        ),
+        pytest.param(
+            '[acme.cloud]\nbase_url = "https://acme.test"\n',
+            "[acme] has the unknown keys ['cloud']; the keys are: base_url, ",
+            id="a name with a dot that is not quoted",
+        ),
+        pytest.param(
+            '[acme]\nauth = "basic"\n',
+            "[acme] auth must be one of authorization, x-api-key, api-key, x-goog-api-key, sigv4, not 'basic'",
+            id="an unknown authentication",
+        ),
+        pytest.param(
+            'hosts = ["acme.test"]\n',
+            "[hosts] must be a table, not ['acme.test']: move the key below its provider's name",
+            id="a key outside a table",
+        ),
+        pytest.param(
+            "[groq]\n[groq]\n",
+            "Cannot declare ('groq',) twice (at line 2, column 6): correct the TOML there "
+            "(each provider has one table)",
+            id="a provider twice",
+        ),
+    ],
+)
+def test_rejects_a_wrong_table_by_file_and_name(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "providers.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match=re.escape(f"{file}: {message}")):
+        read_providers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("lookup", "first", "second", "message"),
+    [
+        (
+            names_by_host,
+            {"base_url": "https://acme.test/v1"},
+            {"base_url": "https://acme.test/v2"},
+            "[acme] and [quarry] both have 'acme.test' in their base_url or hosts: remove it from one of them",
+        ),
+        (
+            names_by_host,
+            {"base_url": "https://acme.test/v1"},
+            {"hosts": ("acme.test",)},
+            "[acme] and [quarry] both have 'acme.test' in their base_url or hosts: remove it from one of them",
+        ),
+        (
+            names_by_alias,
+            {"aliases": ("stone",)},
+            {"aliases": ("stone",)},
+            "[acme] and [quarry] both have 'stone' in their aliases: remove it from one of them",
+        ),
+        (
+            names_by_path,
+            {"paths": ("/stone/",)},
+            {"paths": ("/stone/",)},
+            "[acme] and [quarry] both have '/stone/' in their paths: remove it from one of them",
+        ),
+        (
+            names_by_alias,
+            {"aliases": ("quarry",)},
+            {},
+            "the alias 'quarry' of [acme] is the name of [quarry]: remove it",
+        ),
+    ],
+)
+def test_rejects_a_value_of_two_providers(
+    lookup: Callable[[dict[str, ProviderEndpoint]], object],
+    first: dict[str, Any],
+    second: dict[str, Any],
+    message: str,
+) -> None:
+    """Otherwise the last one would win."""
+    with pytest.raises(ValueError, match=re.escape(f"providers.toml: {message}")):
+        lookup({"acme": ProviderEndpoint(**first), "quarry": ProviderEndpoint(**second)})
+
+
+def test_providers_may_share_the_port_of_local_servers() -> None:
+    """Servers of every kind listen on port 8000; none of them is recognised by it."""
+    local = ProviderEndpoint(base_url="http://localhost:8000/v1")
+    assert names_by_host({"acme": local, "quarry": local}) == {}
 
 
 @pytest.mark.parametrize(

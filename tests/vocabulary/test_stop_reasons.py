@@ -160,7 +160,7 @@ def test_a_dialect_includes_the_rows_of_others(tmp_path: Path) -> None:
 
     Missing paths are the format's own.
     """
-    dialects = HOME + "acme\tplain\tacme\tplain.chat\nacme\town\tacme\nacme\tboth\tacme/own\n"
+    dialects = HOME + "acme\tplain\tacme\tplain.chat\nacme\town\tacme\t-\nacme\tboth\tacme/own\t-\n"
     rows = (
         "# A comment, and an empty line.\n\nacme\t\tend\tend_turn\tno\tnone\t\tthe page\n"
         "acme\town\tend\trefused\tyes\tnone\tlate\tanother page\nacme\town\twait\tskip\tno\tnone\t\tanother page\n"
@@ -277,8 +277,46 @@ def test_every_table_has_the_shared_words(name: str) -> None:
         pytest.param(
             HOME,
             "acme\tv2\tend\tend_turn\tno\tnone\t\tpage\n",
-            "'acme' has rows of ['v2'], which",
-            id="a dialect without a home",
+            "stop_reasons.tsv:2: 'acme' has no dialect 'v2': add a row for it to dialects.tsv, or correct it",
+            id="a misspelt dialect",
+        ),
+        pytest.param(
+            HOME,
+            "acmee\t\tend\tend_turn\tno\tnone\t\tpage\n",
+            "stop_reasons.tsv:2: dialects.tsv has no format 'acmee': add a row for it to dialects.tsv, or correct it",
+            id="a misspelt format",
+        ),
+        pytest.param(
+            HOME,
+            "acme\t\tend\tend_turn\tno\tnone\t\t\n",
+            "stop_reasons.tsv:2: source is empty: name the page or the release that documents the value",
+            id="no source",
+        ),
+        pytest.param(
+            HOME,
+            "acme\t\tend\tmax_tokens\tno\tnone\t\tpage\n",
+            "stop_reasons.tsv:2: incomplete must be 'yes' for 'max_tokens', not 'no'",
+            id="a complete truncation",
+        ),
+        pytest.param(
+            HOME + "acme\tv2\t\tacme.v2\n",
+            "acme\t\tend\tend_turn\tno\tnone\t\tpage\nacme\tv2\tend\terror\tyes\tnone\t\tpage\tshared\n",
+            "stop_reasons.tsv:3: the shared value 'end' of 'acme' means error here and end_turn in a row above: "
+            "correct one of them, or leave out 'shared' if only 'v2' means this",
+            id="a shared value with two meanings",
+        ),
+        pytest.param(
+            HOME + "acme\tv2\tacme\n",
+            "",
+            "dialects.tsv:3: the dialect 'v2' has no api: write the name that `endturn reasons` prints, "
+            "such as 'acme.chat', or '-' if it prints none",
+            id="no api",
+        ),
+        pytest.param(
+            HOME + "acme\tv2\tacme\t\n",
+            "",
+            "dialects.tsv:3: the dialect 'v2' has no api",
+            id="an empty api",
         ),
         pytest.param(HOME + HOME, "", "dialects.tsv:3: 'acme' already has a dialect ''", id="a home twice"),
         pytest.param(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from endturn.errors import UsageError, did_you_mean
+from endturn.formats.names import FORMATS as FORMATS
 from endturn.formats.summaries import (
     TAIL as TAIL,
     Attempt as Attempt,
@@ -23,12 +24,6 @@ from endturn.vocabulary import COMPATIBLE
 
 if TYPE_CHECKING:
     from endturn.formats.format import Format
-
-FORMATS: Final = (
-    *("anthropic", "bedrock_converse", "bedrock_invoke", "cohere", "completions"),
-    *("gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"),
-)
-"""The names of the formats."""
 
 
 @cache

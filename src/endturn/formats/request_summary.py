@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from endturn.calls import Fact, RequestFacts, facts_in
+from endturn.formats.names import FORMATS
 from endturn.formats.reading import (
     count,
     forces_tool,
@@ -22,6 +23,9 @@ from endturn.formats.reading import (
 )
 from endturn.formats.summaries import RequestSummary, Routed
 from endturn.vocabulary import package_data, read_tsv
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 FieldReader = Callable[[Any], Any]
 
@@ -81,6 +85,9 @@ _FIELDS: Final = {
 }
 """The field that a row fills, if it has another name."""
 
+_GEMINI_SETTINGS: Final = frozenset({"generationConfig", "generation_config"})
+"""The member of Gemini's requests whose members the rows of `gemini` name."""
+
 _EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", ())
 
 
@@ -96,18 +103,41 @@ class _MemberPath(NamedTuple):
 
 @cache
 def _member_paths() -> Mapping[str, Sequence[_MemberPath]]:
+    return read_member_paths(package_data())
+
+
+def read_member_paths(folder: Traversable) -> Mapping[str, Sequence[_MemberPath]]:
     """Return the paths of the members that are read, by format.
 
     Of a field's paths, the first with a value counts.
+
+    Raises:
+        ValueError: a row is invalid; the message begins with its file and number.
     """
     paths_by_format: dict[str, list[_MemberPath]] = {}
+    rows: set[tuple[str, str]] = set()
     for location, (format_, row_name, paths) in read_tsv(
-        package_data(), "request_members.tsv", range(3, 4)
+        folder, "request_members.tsv", range(3, 4)
     ):
+        if format_ not in FORMATS:
+            raise ValueError(
+                f"{location}: {format_!r} is not a format: use one of {', '.join(FORMATS)}"
+            )
         if row_name not in _READERS:
             raise ValueError(f"{location}: {row_name!r} must be one of {', '.join(_READERS)}")
+        if (format_, row_name) in rows:
+            raise ValueError(
+                f"{location}: {format_!r} already has a row {row_name!r}: write all its paths "
+                f"into one row, separated by spaces"
+            )
+        rows.add((format_, row_name))
         field = _FIELDS.get(row_name, row_name)
         for name, *below in (path.split(".") for path in paths.split()):
+            if format_ == "gemini" and name in _GEMINI_SETTINGS:
+                raise ValueError(
+                    f"{location}: {'.'.join((name, *below))!r} must be relative to {name!r}: "
+                    f"write {'.'.join(below) or 'the name of a member of it'!r}"
+                )
             member_path = _MemberPath(name, below, field, field in _FACTS, _READERS[row_name])
             paths_by_format.setdefault(format_, []).append(member_path)
     return paths_by_format

@@ -6,14 +6,17 @@ Clients, instrumentation, frameworks, the Collector's rules and docs/providers.m
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from endturn.vocabulary.stop_reason_tables import COMPATIBLE
 from endturn.vocabulary.tsv import package_data
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 class Auth(StrEnum):
@@ -59,26 +62,69 @@ class ProviderEndpoint:
     aliases: tuple[str, ...] = ()
 
 
-def _endpoint(name: str, row: Mapping[str, Any]) -> ProviderEndpoint:
-    if unknown := row.keys() - ProviderEndpoint.__dataclass_fields__.keys():
-        raise ValueError(f"providers.toml: [{name}] has {sorted(unknown)}, which are unknown keys")
-    if row.get("auth", Auth.BEARER) not in list(Auth):
+_FILE: Final = "providers.toml"
+_LISTS: Final = frozenset({"hosts", "paths", "aliases"})
+_TABLES: Final = frozenset({"headers"})
+
+
+def read_providers(folder: Traversable) -> Mapping[str, ProviderEndpoint]:
+    """Read the table of providers of a folder.
+
+    Raises:
+        ValueError: the file is no valid TOML, or a table is invalid; the message begins with the
+            file, and names the table.
+    """
+    file = folder.joinpath(_FILE)
+    try:
+        tables = tomllib.loads(file.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
         raise ValueError(
-            f"providers.toml: [{name}] auth must be one of {', '.join(Auth)}, not {row['auth']}"
+            f"{file}: {error}: correct the TOML there (each provider has one table)"
+        ) from error
+    providers: dict[str, ProviderEndpoint] = {}
+    for name, table in tables.items():
+        try:
+            providers[name] = _endpoint(table)
+        except ValueError as error:
+            raise ValueError(f"{file}: [{name}] {error}") from error
+    return providers
+
+
+def _endpoint(table: Any) -> ProviderEndpoint:
+    if not isinstance(table, dict):
+        raise ValueError(f"must be a table, not {table!r}: move the key below its provider's name")
+    keys = ProviderEndpoint.__dataclass_fields__
+    if unknown := sorted(table.keys() - keys.keys()):
+        raise ValueError(
+            f"has the unknown keys {unknown}; the keys are: {', '.join(keys)} "
+            f'(a name with a dot is quoted: ["aws.bedrock"])'
         )
-    return ProviderEndpoint(**{key: _value(key, value) for key, value in row.items()})
+    for key, value in table.items():
+        _check_type(key, value)
+    base_url = table.get("base_url")
+    if base_url is not None and not base_url.startswith(("http://", "https://")):
+        raise ValueError(f"base_url must begin with 'https://' or 'http://', not {base_url!r}")
+    if table.get("auth", Auth.BEARER) not in list(Auth):
+        raise ValueError(f"auth must be one of {', '.join(Auth)}, not {table['auth']!r}")
+    return ProviderEndpoint(**{key: _value(key, value) for key, value in table.items()})
+
+
+def _check_type(key: str, value: Any) -> None:
+    if key in _LISTS:
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise ValueError(f'{key} must be a list of texts, such as ["…"], not {value!r}')
+    elif key in _TABLES:
+        if not isinstance(value, dict):
+            raise ValueError(f'{key} must be a table, such as {{ name = "…" }}, not {value!r}')
+    elif not isinstance(value, str):
+        raise ValueError(f"{key} must be a text, not {value!r}")
 
 
 def _value(key: str, value: Any) -> Any:
     return Auth(value) if key == "auth" else tuple(value) if isinstance(value, list) else value
 
 
-PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = {
-    name: _endpoint(name, row)
-    for name, row in tomllib.loads(
-        package_data().joinpath("providers.toml").read_text("utf-8")
-    ).items()
-}
+PROVIDERS: Final[Mapping[str, ProviderEndpoint]] = read_providers(package_data())
 """The providers that clients know by name, under the conventions' names where there are any. Other
 providers need a base URL.
 
@@ -87,22 +133,67 @@ A provider with several formats has the first as the default; `format` selects a
 `openai_chat` with its own base URL.
 """
 
-ALIASES: Final = {alias: name for name, endpoint in PROVIDERS.items() for alias in endpoint.aliases}
-"""A framework's name of a provider → the provider."""
-
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHARED_ADDRESSES: Final = ("", "localhost:8000")
 """Servers of every kind listen on port 8000."""
 
-_PROVIDERS_BY_HOST: Final = {
-    host: name
-    for name, endpoint in PROVIDERS.items()
-    for host in (urlsplit(endpoint.base_url or "").netloc, *endpoint.hosts)
-    if host not in _SHARED_ADDRESSES
-}
-_PROVIDERS_BY_PATH: Final = {
-    part: name for name, endpoint in PROVIDERS.items() for part in endpoint.paths
-}
+
+def names_by_alias(providers: Mapping[str, ProviderEndpoint]) -> dict[str, str]:
+    """Return the names of providers by alias.
+
+    Raises:
+        ValueError: two providers have the same alias, or a provider's alias is another's name.
+    """
+    by_alias = _names_by("aliases", ((name, row.aliases) for name, row in providers.items()))
+    for alias, name in by_alias.items():
+        if alias in providers and alias != name:
+            raise ValueError(
+                f"{_FILE}: the alias {alias!r} of [{name}] is the name of [{alias}]: remove it"
+            )
+    return by_alias
+
+
+def names_by_host(providers: Mapping[str, ProviderEndpoint]) -> dict[str, str]:
+    """Return the names of providers by host.
+
+    Raises:
+        ValueError: two providers have the same host.
+    """
+    return _names_by("base_url or hosts", ((name, _hosts(row)) for name, row in providers.items()))
+
+
+def names_by_path(providers: Mapping[str, ProviderEndpoint]) -> dict[str, str]:
+    """Return the names of providers by a part of a path.
+
+    Raises:
+        ValueError: two providers have the same part.
+    """
+    return _names_by("paths", ((name, row.paths) for name, row in providers.items()))
+
+
+def _hosts(endpoint: ProviderEndpoint) -> Iterable[str]:
+    hosts = (urlsplit(endpoint.base_url or "").netloc, *endpoint.hosts)
+    return (host for host in hosts if host not in _SHARED_ADDRESSES)
+
+
+def _names_by(keys: str, entries: Iterable[tuple[str, Iterable[str]]]) -> dict[str, str]:
+    """Return the name of the provider that has a value, by value."""
+    names: dict[str, str] = {}
+    for name, values in entries:
+        for value in values:
+            if (first := names.setdefault(value, name)) != name:
+                raise ValueError(
+                    f"{_FILE}: [{first}] and [{name}] both have {value!r} in their {keys}: "
+                    f"remove it from one of them"
+                )
+    return names
+
+
+ALIASES: Final = names_by_alias(PROVIDERS)
+"""A framework's name of a provider → the provider."""
+
+_PROVIDERS_BY_HOST: Final = names_by_host(PROVIDERS)
+_PROVIDERS_BY_PATH: Final = names_by_path(PROVIDERS)
 
 
 def provider_at(host: str, port: int | None = None) -> str:

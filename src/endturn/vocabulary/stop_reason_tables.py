@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from endturn.vocabulary.stop import Resume, Row, StopReason
+from endturn.vocabulary.stop import TRUNCATED, Resume, Row, StopReason
 from endturn.vocabulary.tsv import package_data, read_tsv
 
 if TYPE_CHECKING:
@@ -111,12 +111,17 @@ def read_tables(folder: Traversable) -> Tables:
     Raises:
         ValueError: a line is invalid; the message begins with its file and number.
     """
-    own_rows, shared = _declared_rows(folder)
+    own_rows, shared, first_lines = _declared_rows(folder)
     rows: dict[str, dict[str, Mapping[str, Row]]] = {}
     apis: dict[str, dict[str, Api]] = {}
     for location, (format_, dialect, includes, *api) in read_tsv(
         folder, "dialects.tsv", range(3, 7)
     ):
+        if not api or not api[0]:
+            raise ValueError(
+                f"{location}: the dialect {dialect!r} has no api: write the name that "
+                f"`endturn reasons` prints, such as 'acme.chat', or '-' if it prints none"
+            )
         dialect_rows, dialect_apis = rows.setdefault(format_, {}), apis.setdefault(format_, {})
         if dialect in dialect_rows:
             raise ValueError(f"{location}: {format_!r} already has a dialect {dialect!r}")
@@ -129,17 +134,22 @@ def read_tables(folder: Traversable) -> Tables:
                 raw: row for raw, row in rows[source][part].items() if raw not in inherited
             }
         dialect_rows[dialect] = inherited | own_rows.get(format_, {}).get(dialect, {})
-        if api:
+        if api != ["-"]:
             home = dialect_apis.get("")
             paths = api[1:] + ([home.path, home.stream_path][len(api) - 1 :] if home else [])
             if len(paths) != 2:
                 raise ValueError(f"{location}: path or stream_path is missing")
             dialect_apis[dialect] = Api(api[0], *paths)
-    for format_, dialects in own_rows.items():
-        if unknown := dialects.keys() - rows.get(format_, {}).keys():
+    for (format_, dialect), location in first_lines.items():
+        if format_ not in rows:
             raise ValueError(
-                f"stop_reasons.tsv: {format_!r} has rows of {sorted(unknown)}, which "
-                f"dialects.tsv lacks"
+                f"{location}: dialects.tsv has no format {format_!r}: add a row for it to "
+                f"dialects.tsv, or correct it"
+            )
+        if dialect not in rows[format_]:
+            raise ValueError(
+                f"{location}: {format_!r} has no dialect {dialect!r}: add a row for it to "
+                f"dialects.tsv, or correct it"
             )
     return Tables(rows, apis, shared)
 
@@ -147,16 +157,21 @@ def read_tables(folder: Traversable) -> Tables:
 _Rows = dict[str, dict[str, dict[str, Row]]]
 
 
-def _declared_rows(folder: Traversable) -> tuple[_Rows, dict[str, dict[str, Row]]]:
-    """Return the file's rows, format → dialect → raw value → row, and the shared rows.
+def _declared_rows(
+    folder: Traversable,
+) -> tuple[_Rows, dict[str, dict[str, Row]], dict[tuple[str, str], str]]:
+    """Return the file's rows, the shared rows, and the first line of each dialect.
 
-    The latter by format and raw value.
+    The rows are by format, dialect and raw value; the shared rows by format and raw value; the
+    lines by format and dialect.
     """
     rows_by_format: _Rows = {}
     shared: dict[str, dict[str, Row]] = {}
+    first_lines: dict[tuple[str, str], str] = {}
     for location, (format_, dialect, raw, *cells) in read_tsv(
         folder, "stop_reasons.tsv", range(8, 10)
     ):
+        first_lines.setdefault((format_, dialect), location)
         rows = rows_by_format.setdefault(format_, {}).setdefault(dialect, {})
         if raw in rows:
             raise ValueError(f"{location}: {raw!r} already has a row")
@@ -167,8 +182,14 @@ def _declared_rows(folder: Traversable) -> tuple[_Rows, dict[str, dict[str, Row]
             raise ValueError(f"{location}: {error}") from error
         # The empty word, an end without a reason, is never shared.
         if raw and (is_shared or dialect in ("", COMPATIBLE)):
-            shared.setdefault(format_, {}).setdefault(raw, row)
-    return rows_by_format, shared
+            first = shared.setdefault(format_, {}).setdefault(raw, row)
+            if (first.reason, first.incomplete) != (row.reason, row.incomplete):
+                raise ValueError(
+                    f"{location}: the shared value {raw!r} of {format_!r} means {row.reason.value} "
+                    f"here and {first.reason.value} in a row above: correct one of them, or leave "
+                    f"out 'shared' if only {dialect!r} means this"
+                )
+    return rows_by_format, shared, first_lines
 
 
 def _is_shared(cell: str = "") -> bool:
@@ -181,6 +202,10 @@ def _is_shared(cell: str = "") -> bool:
 def _row(normalized: str, incomplete: str, resume: str, detail: str, source: str) -> Row:
     if incomplete not in ("yes", "no"):
         raise ValueError(f"incomplete must be 'yes' or 'no', not {incomplete!r}")
+    if not source:
+        raise ValueError("source is empty: name the page or the release that documents the value")
     terminal = normalized != "skip"
     reason = StopReason(normalized) if terminal else StopReason.MISSING
+    if terminal and reason in TRUNCATED and incomplete == "no":
+        raise ValueError(f"incomplete must be 'yes' for {normalized!r}, not 'no'")
     return Row(reason, incomplete == "yes", Resume(resume), detail or None, source, terminal)
