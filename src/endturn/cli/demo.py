@@ -303,8 +303,8 @@ def report(result: DemoResult) -> str:
     calls = "1 tool call was" if blocked == 1 else f"{blocked} tool calls were"
     lines += [
         "",
-        f"{turns} turns in {result['seconds']} s. {truncated} were cut off; {unfinished} of those "
-        f"were handed over unfinished. {calls} cut off and not run.",
+        f"{turns} turns in {result['seconds']} s. {truncated} were truncated; {unfinished} of "
+        f"those stayed unfinished. {calls} truncated and not run.",
         "",
     ]
     if result["exported_to"]:
