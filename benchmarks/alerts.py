@@ -174,8 +174,8 @@ class Windows:
     def _compare(self, comparison: ShareAbove | CountAtLeast) -> list[bool]:
         over = comparison.over
         match comparison:
-            case ShareAbove(part=part, total=whole, share=share):
-                pairs = zip(self.sums(part, over), self.sums(whole, over), strict=True)
+            case ShareAbove(part=part, total=total, share=share):
+                pairs = zip(self.sums(part, over), self.sums(total, over), strict=True)
                 return [events > share * number for events, number in pairs]
             case CountAtLeast(count=count, without=without, number=least):
                 numbers = self.sums(count, over)

@@ -18,7 +18,7 @@ from endturn.formats.errors import error_of, safe_excerpt
 from endturn.formats.framing import DONE
 from endturn.formats.next_request import ResumeFunction, UnfinishedBlocks, unfinished_parts
 from endturn.formats.parts import Part
-from endturn.formats.reading import count, is_empty, text
+from endturn.formats.reading import count, has_member, is_empty, text
 from endturn.formats.request_summary import summarize_request
 from endturn.formats.settings import present
 from endturn.formats.summaries import (
@@ -291,7 +291,7 @@ class Format:
                 return f"{label} must be an object, not {safe_excerpt(repr(data), 80)}"
             if (path := self.misshapen_member(entry)) is not None:
                 return f"`{path}` of {label} must be an object"
-            if is_body and self.required_members and not _has_any(entry, self.required_members):
+            if is_body and self.required_members and not has_member(entry, self.required_members):
                 return (
                     f"{label} must have `{'` or `'.join(self.required_members[:3])}`; this has "
                     f"{sorted(map(str, entry))[:8]}"
@@ -352,11 +352,3 @@ def error_without(*members: str) -> Callable[[Any], Any]:
         return data if is_error else None
 
     return find_error
-
-
-def _has_any(holder: Json, names: Iterable[str]) -> bool:
-    """Return whether one of the members is there."""
-    for name in names:  # noqa: SIM110 - a generator costs more, for each body
-        if holder.get(name) is not None:
-            return True
-    return False

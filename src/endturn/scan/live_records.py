@@ -88,9 +88,9 @@ def _ended_turn(past: PastTurn) -> EndedTurn:
     if past.outcome is not None:
         turn.outcome = past.outcome
         if past.outcome in COMPLETE:
-            turn.cut = frozenset()
-    elif turn.cut and _end_is_unknown(past.calls):
-        turn.cut = frozenset()
+            turn.truncated_calls = frozenset()
+    elif turn.truncated_calls and _end_is_unknown(past.calls):
+        turn.truncated_calls = frozenset()
         turn.outcome = TurnOutcome.UNKNOWN_REASON
     else:
         turn.outcome = _outcome(past, turn, last)

@@ -114,7 +114,7 @@ class ContentPolicy:
             name = getattr(self.redact, "__qualname__", type(self.redact).__qualname__)
             _report_failed_redaction(name, failure.__cause__)
             return {}
-        attributes[schema.CONTENT_CUT.key] = writer.cut or content.is_cut
+        attributes[schema.CONTENT_CUT.key] = writer.is_incomplete or content.is_cut
         return {key: fix_json_surrogates(value) for key, value in attributes.items() if value}
 
 

@@ -45,11 +45,11 @@ class MessageWriter:
         redact: the host's redaction.
 
     Attributes:
-        cut: a part of the content was left out.
+        is_incomplete: a part of the content was left out.
     """
 
     def __init__(self, longest: int, redact: Callable[[str], str] | None) -> None:
-        self.cut = False
+        self.is_incomplete = False
         self._longest = longest
         self._left = 0
         self._redact = redact
@@ -162,7 +162,7 @@ class MessageWriter:
     def _while_room(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if self._left <= 0:
-                self.cut = True
+                self.is_incomplete = True
                 return
             self._left -= _OVERHEAD
             yield item
@@ -182,7 +182,7 @@ class MessageWriter:
             return {self.text(str(key)): self._value(inner, depth - 1) for key, inner in pairs}
         if isinstance(value, list | tuple) and depth:
             return [self._value(inner, depth - 1) for inner in self._while_room(value)]
-        self.cut = True  # Too deep, or a type that JSON does not have, such as bytes.
+        self.is_incomplete = True  # Too deep, or a type that JSON does not have, such as bytes.
         return None
 
     def text(self, text: str) -> str:
@@ -195,7 +195,7 @@ class MessageWriter:
             raise RedactionFailed from error
         room = max(0, min(self._longest, self._left))
         if len(readable) > room:
-            self.cut = True
+            self.is_incomplete = True
             readable = f"{readable[:room]}… [{len(readable) - room:,} more characters]"
         self._left -= len(readable)
         return readable

@@ -19,5 +19,5 @@ print(hooks.listening())
 call()
 data = reader.get_metrics_data()
 assert data is not None
-found = data.resource_metrics[0].scope_metrics[0].metrics
-print("endturn.responses" in {metric.name for metric in found})
+recorded = data.resource_metrics[0].scope_metrics[0].metrics
+print("endturn.responses" in {metric.name for metric in recorded})

@@ -17,7 +17,7 @@ from typing import Any, Final
 from endturn.errors import UsageError
 from endturn.formats.apis.completions_request import BEDROCK, encode, request_summary, resume
 from endturn.formats.apis.completions_script import script, script_error
-from endturn.formats.apis.completions_shapes import SHAPES, Counts, has_member, shape_of
+from endturn.formats.apis.completions_shapes import SHAPES, Counts, shape_of
 from endturn.formats.format import Format, PathRequest
 from endturn.formats.framing import END_MARKERS
 from endturn.formats.parts import (
@@ -33,6 +33,7 @@ from endturn.formats.parts import (
 from endturn.formats.reading import (
     as_text,
     count,
+    has_member,
     id_text,
     items,
     lists_objects,

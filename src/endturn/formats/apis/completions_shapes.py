@@ -5,12 +5,12 @@ A reply is an answer, or lists several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from endturn.formats.apis.completions_script import FULL_WINDOW
-from endturn.formats.reading import count, items, member, text, text_or_none
+from endturn.formats.reading import count, has_member, items, member, text, text_or_none
 
 MemberReader = Callable[[Any], Any]
 """Reads one value of an answer, or of a reply."""
@@ -67,15 +67,6 @@ class Shape:
             return reply
         answers = None if self.answers is None else member(reply, self.answers)
         return (reply,) if answers is None else items(answers)
-
-
-def has_member(holder: Any, names: Iterable[str]) -> bool:
-    """Return whether a holder has one of these members."""
-    # a generator costs twice as much, and this runs for every event
-    for name in names:  # noqa: SIM110
-        if member(holder, name) is not None:
-            return True
-    return False
 
 
 def _larger(*values: Any) -> int | None:
